@@ -16,12 +16,13 @@ longest   the longest sequence (a multiple of 256 tokens) that trains within a l
 keys      the same where keys and values leave too: by --dry-run, within the limit and within eight times as much, with
           up to 256 slices; a step for real of four times the longest with which they stay; and what it costs them to
           leave at the length of `limit`, where both fit, against no offloading and against their staying, in turns.
-
+shared    the same longest sequences on two stages, sppo and sppo:multiplex, and a step for real of half of --seq
+          tokens in 32 slices, both ways.
 optimizer the longest sequence, by --dry-run, in a device whose memory the states of the model fill to four fifths:
           activations, keys and values leave; and the optimizer's state too; a step of each for real.
 
     bench/offload/offload.py [--starpipe build/starpipe] [--dir /var/tmp] [--rounds 2] [limit] [longest] [keys]
-        [optimizer]
+        [shared] [optimizer]
 """
 import argparse
 import json
@@ -150,8 +151,8 @@ def longest(args):
         sys.stdout.flush()
 
 
-def sliced(slices, keys):
-    return ["--schedule", "sppo", "--slices", slices, "--partition-slices", "length", "--offload", "full",
+def sliced(slices, keys, schedule="sppo"):
+    return ["--schedule", schedule, "--slices", slices, "--partition-slices", "length", "--offload", "full",
             "--offload-keys", keys]
 
 
@@ -187,6 +188,27 @@ def keys(args):
     for name, (taken, s) in best.items():
         buffers = f"{s['most_buffer_bytes'] / MIB:13.1f} {s['offload_stall_ms']:11.1f}" if name != "none" else ""
         print(f"{name:15} {taken:9.0f} {taken / best['none'][0]:6.3f} {buffers}")
+
+
+def shared(args):
+    model = os.path.join(args.path, "narrow-shared")
+    model_directory(model, args.narrow, 4, 1 << 30)
+    print(f"llama style, 4 layers of {args.narrow} on 2 stages, {args.small} MiB a stage: the longest sequence, tokens")
+    print("schedule             stay     leave   ratio")
+    for schedule in "sppo", "sppo:multiplex":
+        stay, leave = (max(longest_of(args, model, ["--stages", "2", *sliced(n, how, schedule)])
+                           for n in (32, 64, 128)) for how in ("stay", "leave"))
+        print(f"{schedule:15} {stay:9} {leave:9} {leave / stay:7.1f}")
+        sys.stdout.flush()
+    for schedule, how in ((s, h) for s in ("sppo", "sppo:multiplex") for h in ("stay", "leave")):
+        plan, steps = run(args, model, "--seq", args.seq // 2, "--steps", 2, "--stages", "2",
+                          *sliced(32, how, schedule))
+        stages = steps[-1]["stages"]
+        print(f"{schedule}, {args.seq // 2} tokens, keys {how}: {steps[-1]['step_ms'] / 1e3:.1f} s, planned "
+              f"{[round(b / MIB, 1) for b in plan['offload']['planned_bytes']]} MiB, buffers "
+              f"{stages[0]['most_buffer_bytes'] / MIB:.1f} of the process, "
+              f"{sum(s['bytes_offloaded'] for s in stages) / MIB:.0f} out, "
+              f"{sum(s['bytes_brought_back'] for s in stages) / MIB:.0f} back")
 
 
 def optimizer(args):
@@ -231,7 +253,7 @@ def main():
         f.write(bytes(rng.randrange(256) for _ in range(200003)))
     try:
         for what in args.what:
-            {"limit": limit, "longest": longest, "keys": keys, "optimizer": optimizer}[what](args)
+            {"limit": limit, "longest": longest, "keys": keys, "shared": shared, "optimizer": optimizer}[what](args)
     finally:
         shutil.rmtree(args.path)
 

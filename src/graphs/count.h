@@ -42,6 +42,10 @@ int sp_count_whole(const struct sp_graph_config *cfg, const struct sp_placement 
 int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_placement *place,
                         struct sp_count *count);
 
+/* The same, but submits every action of a step: for plans with evictions. */
+int sp_count_by_actions(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                        struct sp_count *count);
+
 /* The placement of process r of `processes` in a pipeline. */
 struct sp_placement sp_count_place(const struct sp_placement *like, int processes, int r);
 /* The current count of one stage of a graph. */

@@ -400,7 +400,7 @@ static int count_with(enum acts how, const struct sp_graph_config *cfg,
         err = w.recorder.differs || !sp_recorder_play(&w.recorder, step, w.whole.n + 2, count);
         free(step);
     }
-    if (!err && how == FEWER)
+    if (!err && (how == FEWER || cfg->evictions)) /* pools that free made more than is in use */
         err = count_fixed(&w, count);
     destroy(&w);
     return err;
@@ -464,4 +464,17 @@ int sp_count_by_classes(const struct sp_graph_config *cfg, const struct sp_place
         err = count_with(ALL, cfg, place, &lowering, NULL, count);
     sp_lowering_destroy(&lowering);
     return err;
+}
+
+int sp_count_by_actions(const struct sp_graph_config *cfg, const struct sp_placement *place,
+                        struct sp_count *count)
+{
+    struct sp_lowering lowering;
+    int err;
+
+    if (sp_lowering_create(cfg->plan, NULL, place->stages, &lowering))
+        return sp_error(ENOMEM, "no memory to count a step");
+    err = count_with(ALL, cfg, place, &lowering, NULL, count);
+    sp_lowering_destroy(&lowering);
+    return err == 1 ? sp_error(EINVAL, "internal: tensors of a step stay alive") : err;
 }

@@ -386,6 +386,8 @@ void sp_step_act(struct sp_graph *g, const struct sp_action *a)
         break;
     case SP_ACTION_RECV:
         sp_message_receive(g, st, a);
+        if (g->family->received)
+            g->family->received(g, st, &a->tensor);
         break;
     case SP_ACTION_FREE:
         sp_parked_departs(g, st, a);

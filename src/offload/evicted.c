@@ -82,6 +82,19 @@ static void place_free(struct sp_place *place)
     free(place);
 }
 
+void sp_place_forget(struct sp_place *place)
+{
+    struct sp_mover *m = place->evicted->mover;
+    bool idle;
+
+    pthread_mutex_lock(&m->mutex);
+    place->forgotten = true;
+    idle = place->done == place->submitted;
+    pthread_mutex_unlock(&m->mutex);
+    if (idle)
+        place_free(place);
+}
+
 /* ---- transfers --------------------------------------------------------------------------------- */
 
 /* The node on which buffers are acquired: a CPU worker's own memory; for a GPU, main memory. */
@@ -159,7 +172,7 @@ static void piece_done(void *arg)
     struct sp_mover *m = move->evicted->mover;
     struct sp_place *place = piece->place;
     unsigned held = 0;
-    bool all;
+    bool all, forgotten;
 
     if (move->writes)
         sp_tensor_sum_name(sp_tensor_place(place->evicted->disk ? 0 : -1, place->at), place->name);
@@ -167,6 +180,7 @@ static void piece_done(void *arg)
     pthread_mutex_lock(&m->mutex);
     *(move->writes ? &m->moved.left : &m->moved.returned) += (int64_t)sp_host_round(place->bytes);
     place->done++;
+    forgotten = place->forgotten && place->done == place->submitted;
     next = take_next(place);
     all = --move->left == 0;
     if (all && move->writes)
@@ -178,6 +192,8 @@ static void piece_done(void *arg)
         start(next);
     if (all)
         end(move, held);
+    if (forgotten)
+        place_free(place);
 }
 
 static void start(struct sp_transit *piece)

@@ -26,6 +26,7 @@ struct sp_place {
     size_t bytes;
     char name[64];              /* of the tensor, for messages */
     int submitted, done;        /* transfers to and from it; they run in the order of submission */
+    bool forgotten;             /* it is freed after the transfers submitted so far */
     struct sp_transit *waiting; /* transfers that wait for their turn */
 };
 
@@ -41,6 +42,9 @@ void sp_evicted_destroy(struct sp_evicted *a);
 
 /* `name` names the tensor in messages. */
 struct sp_place *sp_place_new(struct sp_evicted *a, size_t bytes, const char *name);
+
+/* Frees a place, once the transfers submitted so far are done. */
+void sp_place_forget(struct sp_place *place);
 
 /* A write whose end a task waits for. */
 struct sp_leave;

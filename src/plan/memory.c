@@ -106,13 +106,19 @@ int64_t sp_memory_least(const struct sp_plan *plan, const struct sp_shape *sh,
 
 /* ---- counted --------------------------------------------------------------------------------- */
 
+static struct sp_placement place_of(const struct sp_plan *plan, const struct sp_shape *sh,
+                                    int processes)
+{
+    return (struct sp_placement){.stages = plan->layout.stages,
+                                 .pipelines = sh->pipelines * sh->tensor,
+                                 .world.size = processes * sh->pipelines * sh->tensor};
+}
+
 /* Counts with `processes` processes in each pipeline. */
 static int count(const struct sp_graph_config *cfg, const struct sp_shape *sh, int processes,
                  struct sp_count *counted)
 {
-    const struct sp_placement place = {.stages = cfg->plan->layout.stages,
-                                       .pipelines = sh->pipelines * sh->tensor,
-                                       .world.size = processes * sh->pipelines * sh->tensor};
+    const struct sp_placement place = place_of(cfg->plan, sh, processes);
     const struct sp_count_steps steps = {.n = SP_COUNT_STEADY + 1};
 
     return sp_count_stages(cfg, &place, processes, &steps, counted);
@@ -139,29 +145,44 @@ static int count_both(const struct sp_graph_config *cfg, const struct sp_shape *
     return err;
 }
 
-int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
-                    enum sp_recompute recompute, int every, struct sp_count *counted)
+/* Counts all processes, or with evictions the buffers that they leave. */
+static int count_plan(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_graph_config *set, struct sp_count *counted)
 {
     struct sp_params params = {.model = sh->whole};
     struct sp_plan plain = *plan;
-    const struct sp_graph_config cfg = {
-        .params = &params, .plan = &plain, .shape = sh, .recompute = recompute, .every = every};
+    struct sp_graph_config cfg = *set;
+    const struct sp_placement place = place_of(plan, sh, plan->layout.stages);
     int err = 0;
 
     plain.states_twice = plain.states_evicted = false;
-    plain.evictions = NULL;
+    plain.evictions = set->evictions ? plan->evictions : NULL;
+    cfg.params = &params;
+    cfg.plan = &plain;
+    cfg.shape = sh;
     if (sh->tensor > 1)
         err = sp_params_create(&params.model, &params);
-    err = err ? err : count_both(&cfg, sh, plan->processes > 0 ? plan->processes : 1, counted);
+    if (!err && set->evictions)
+        err = sp_count_by_actions(&cfg, &place, counted);
+    else if (!err)
+        err = count_both(&cfg, sh, plan->processes > 0 ? plan->processes : 1, counted);
     if (sh->tensor > 1)
         sp_params_destroy(&params);
     return err;
 }
 
+int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
+                    enum sp_recompute recompute, int every, struct sp_count *counted)
+{
+    const struct sp_graph_config set = {.recompute = recompute, .every = every};
+
+    return count_plan(plan, sh, &set, counted);
+}
+
 /* Sets m[stages]. Buffers other than activations count as their peak if they are freed, or as all
  * that were made. */
 static int memory_of(const struct sp_plan *plan, const struct sp_shape *sh,
-                     enum sp_recompute recompute, int every, bool frees, struct sp_memory *m)
+                     const struct sp_graph_config *set, bool frees, struct sp_memory *m)
 {
     int stages = plan->layout.stages, err;
     struct sp_count *counted = calloc((size_t)stages, sizeof *counted);
@@ -169,7 +190,7 @@ static int memory_of(const struct sp_plan *plan, const struct sp_shape *sh,
 
     SP_NEED(counted, "no memory to count what %d stages hold", stages);
     once.states_twice = once.states_evicted = false;
-    err = sp_memory_count(plan, sh, recompute, every, counted);
+    err = count_plan(plan, sh, set, counted);
     for (int s = 0; !err && s < stages; s++) {
         const struct sp_count *c = &counted[s];
 
@@ -186,13 +207,27 @@ static int memory_of(const struct sp_plan *plan, const struct sp_shape *sh,
 int sp_memory_of_plan(const struct sp_plan *plan, const struct sp_shape *sh,
                       enum sp_recompute recompute, int every, struct sp_memory *m)
 {
-    return memory_of(plan, sh, recompute, every, false, m);
+    const struct sp_graph_config set = {.recompute = recompute, .every = every};
+
+    return memory_of(plan, sh, &set, false, m);
 }
 
 int sp_memory_freed(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, struct sp_memory *m)
 {
-    return memory_of(plan, sh, recompute, every, true, m);
+    const struct sp_graph_config set = {.recompute = recompute, .every = every};
+
+    return memory_of(plan, sh, &set, true, m);
+}
+
+int sp_memory_evicted(const struct sp_plan *plan, const struct sp_eviction_plan *evictions,
+                      const struct sp_shape *sh, enum sp_recompute recompute, int every,
+                      struct sp_memory *m)
+{
+    const struct sp_graph_config set = {
+        .recompute = recompute, .every = every, .evictions = evictions};
+
+    return memory_of(plan, sh, &set, true, m);
 }
 
 /* ---- limits ---------------------------------------------------------------------------------- */

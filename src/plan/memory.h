@@ -24,6 +24,12 @@ int sp_memory_of_plan(const struct sp_plan *plan, const struct sp_shape *sh,
 int sp_memory_freed(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, struct sp_memory *m);
 
+/* The same for a plan with these evictions, evictions[stages], of which only keys leave. */
+struct sp_eviction_plan;
+int sp_memory_evicted(const struct sp_plan *plan, const struct sp_eviction_plan *evictions,
+                      const struct sp_shape *sh, enum sp_recompute recompute, int every,
+                      struct sp_memory *m);
+
 /* The same as raw counts, counted[stages], with one copy of the states. */
 int sp_memory_count(const struct sp_plan *plan, const struct sp_shape *sh,
                     enum sp_recompute recompute, int every, struct sp_count *counted);

@@ -139,7 +139,9 @@ static struct sp_place *new_place(struct sp_evicted *a, size_t bytes, const char
 static void write_away(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
                        int n, struct sp_leave **leave, struct sp_memory_count count)
 {
-    (void)a, (void)buffer, (void)piece, (void)n, (void)count;
+    (void)a, (void)buffer;
+    for (int i = 0; count.live && i < n; i++)
+        *count.live -= (int64_t)piece[i].place->bytes;
     if (leave)
         *leave = NULL;
 }
@@ -159,9 +161,16 @@ static struct sp_return *fetch(struct sp_evicted *a, struct sp_tensor *buffer,
                                struct sp_place *place, struct sp_memory_count count,
                                struct sp_return *next)
 {
-    (void)a, (void)buffer, (void)count;
+    (void)a, (void)buffer;
+    if (count.live)
+        *count.live += (int64_t)place->bytes;
     free(place);
     return next;
+}
+
+static void forget_away(struct sp_place *place)
+{
+    free(place);
 }
 
 static const struct sp_tier_ops tier = {.start = start_mover,
@@ -174,7 +183,8 @@ static const struct sp_tier_ops tier = {.start = start_mover,
                                         .write = write_away,
                                         .wait = wait_away,
                                         .read = read_away,
-                                        .fetch = fetch};
+                                        .fetch = fetch,
+                                        .forget = forget_away};
 
 static const struct sp_sink_ops ops = {.make = make,
                                        .unmake = unmake,

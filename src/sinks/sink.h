@@ -42,6 +42,7 @@ struct sp_tier_ops {
     struct sp_return *(*fetch)(struct sp_evicted *a, struct sp_tensor *buffer,
                                struct sp_place *place, struct sp_memory_count count,
                                struct sp_return *next);
+    void (*forget)(struct sp_place *place);
 };
 
 struct sp_sink_ops {

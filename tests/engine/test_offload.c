@@ -23,10 +23,11 @@ static struct sp_plan *make(const char *name, int stages, int mbs, int slices,
     return new_plan(name, &lay, &whole);
 }
 
-/* If stages assist each other's attention, other stages read the keys, so they must stay. */
+/* If stages assist each other's attention, two slices of a stage alone must be left. */
 static bool keys_may_leave(const struct sp_plan *plan)
 {
-    return plan->layout.slices > 2 && !plan->family->shared;
+    return plan->layout.slices > (plan->family->shared ? plan->layout.stages : 2) &&
+           plan->layout.slices > 2;
 }
 
 /* Compares all modes with no offloading, and that with one stage. */
@@ -57,6 +58,8 @@ static void compare_modes(const char *name, int stages, int mbs, int slices, str
 
         if ((modes[i].room < 0 || modes[i].keys == SP_KEYS_LEAVE) && !keys_may_leave(plan))
             continue;
+        if (modes[i].room < 0 && plan->family->shared)
+            continue; /* they stay unless they are told to leave */
         set.offload = modes[i].mode;
         set.keys = modes[i].keys;
         set.room = modes[i].room;

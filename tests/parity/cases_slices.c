@@ -47,6 +47,12 @@ static void shared_slices(struct cases *c)
                          "--schedule sppo:multiplex --stages %d --slices %d --steps 6 %s "
                          "--offload full",
                          runs[i].stages, runs[i].slices, runs[i].options);
+            /* keys and values of slices that one stage computes leave too, and shares of them */
+            if (runs[i].slices > runs[i].stages && (is_long() || n == runs[i].stages || n == 2))
+                add_case(c, (struct parity_case){.processes = PROCESSES(n), .own_bits = true},
+                         "--schedule sppo:multiplex --stages %d --slices %d --steps 3 %s "
+                         "--offload full --offload-keys leave",
+                         runs[i].stages, runs[i].slices, runs[i].options);
         }
 }
 

@@ -126,6 +126,7 @@ static const struct {
 } cases[] = {{"sppo", 8, SP_KEYS_LEAVE},
              {"seq1f1b", 5, SP_KEYS_LEAVE},
              {"terapipe", 6, SP_KEYS_LEAVE},
+             {"sppo:multiplex", 9, SP_KEYS_LEAVE},
              {"sppo", 4, SP_KEYS_STAY},
              {"seq1f1b", 3, SP_KEYS_STAY},
              {"terapipe", 4, SP_KEYS_STAY},

@@ -95,8 +95,65 @@ keys $(((stays + leaves + 1) / 2))MiB adaptive
 refused "offload-keys without --offload .* has no effect" $plain $whole --steps 1 --offload-keys leave
 refused "slice by slice" $small --model gpt-tiny --slices 2 --micro-batches 1 --seq 128 --steps 1 --offload full \
     --offload-keys leave
-refused "slice by slice" $small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --steps 1 --stages 2 \
-    --schedule sppo:multiplex --offload full --offload-keys leave
+refused "sppo:multiplex: more than stages" $small --model gpt-tiny --slices 4 --micro-batches 1 --seq 128 --steps 1 \
+    --stages 4 --schedule sppo:multiplex --offload full --offload-keys leave
+
+# shared PROCESSES STAGES TOLERANCE OPTIONS...: slices that stages share. Right gradients; bytes and memory as planned.
+shared()
+{
+    local processes=$1 stages=$2 tolerance=$3 run type=f32
+
+    shift 3
+    [[ "$*" != *bf16* ]] || type=bf16
+    run="--model $work/model --data $work/text --seq 1024 --micro-batches 1 --stages $stages --slices 16
+        --partition-slices length --schedule sppo:multiplex --offload full --offload-keys leave"
+    [ -f "$work/one.$type.safetensors" ] ||
+        quiet "one stage, $type" starpipe train --model $work/model --data "$work/text" --seq 1024 --micro-batches 1 \
+            --stages 1 --steps 1 --dtype $type --dump-grads "$work/one.$type.safetensors"
+    said "shared slices, planned, $*" '^stage 0: keys and values of [0-9]+ slices leave too' train $run "$@" --dry-run
+    cp "$work/stdout" "$work/planned"
+    quiet "shared slices, $*" mpi $processes train $run "$@" --steps 2 --offload-dir "$dir" --log "$work/log.jsonl" \
+        --dump-grads "$work/keys.safetensors" || return
+    quiet "gradients, $*" starpipe diff --tolerance $tolerance "$work/one.$type.safetensors" "$work/keys.safetensors"
+    python3 - "$work/log.jsonl" "$work/planned" << 'END' || fail "shared slices, $*: not as planned"
+import json, re, sys
+log = [json.loads(line) for line in open(sys.argv[1])]
+text = open(sys.argv[2]).read()
+planned, stages = log[0]["offload"]["planned_bytes"], log[-1]["stages"]
+keys = [[float(x) for x in m] for m in re.findall(r"([\d.]+) MiB out, ([\d.]+) MiB back", text)]
+out = [float(x) for x in re.findall(r"^ +\d+ +[\d.]+ +([\d.]+)  ", text, re.M)][-len(keys):] # the last table
+assert len(out) == len(keys) == len(stages), (out, keys)
+for stage, most, leaves, (write, read) in zip(stages, planned, out, keys):
+    left, back = (stage[key] / 2**20 for key in ("bytes_offloaded", "bytes_brought_back"))
+    assert abs(left - leaves) < .006 and abs(back - left - (read - write)) < .02, (left, back, leaves, write, read)
+    assert 0.6 * most < stage["most_buffer_bytes"] <= most and not stage["live_activation_bytes"], (stage, most)
+print("shared slices: buffers of", [f"{100 * s['most_buffer_bytes'] // m} %" for s, m in zip(stages, planned)], "planned")
+END
+}
+if have_mpi; then
+    shared 4 4 1e-5
+    shared 2 2 1e-5 --recompute full
+    shared 2 2 1e-5 --recompute full --slices 5 --partition-slices flops
+    shared 4 2 1e-5 --recompute no-attention --tensor-parallel 2 --sequence-parallel off
+    shared 2 2 2e-2 --dtype bf16
+fi
+
+# Memory then depends on the length of a slice, not on that of the sequence.
+mkdir "$work/longer"
+sed 's/8192/65536/; s/"num_key_value_heads": 1/"num_key_value_heads": 6/' "$work/model/config.json" > "$work/longer/config.json"
+for seq in 8192 65536; do
+    for keys in stay leave; do
+        starpipe train --dry-run --json --model "$work/longer" --schedule sppo:multiplex --stages 3 --micro-batches 1 \
+            --slices $((seq / 512)) --partition-slices length --seq $seq --offload full --offload-keys $keys |
+            grep -o '"\(activations\|workspace\)_bytes": [0-9]*' | cut -d ' ' -f 2 |
+            awk 'NR % 2 { sum = $1; next } { sum += $1; most = sum > most ? sum : most } END { print most }' \
+                > "$work/most.$seq.$keys"
+    done
+done
+echo "sppo:multiplex, 8192 and 65536 tokens, bytes: keys stay" $(cat "$work"/most.*.stay) leave $(cat "$work"/most.*.leave)
+[ $(($(< "$work/most.65536.leave") * 10)) -le $(($(< "$work/most.8192.leave") * 11)) ] &&
+    [ $(($(< "$work/most.65536.leave") * 3)) -le "$(< "$work/most.65536.stay")" ] ||
+    fail "sppo:multiplex: memory grows with the sequence"
 
 # What is printed of it.
 said "rows of --offload" '^ +0 +[0-9.]+ +[0-9.]+ +(100 % ){3}stays$' $small --model gpt-tiny --slices 4 --stages 2 \

@@ -159,17 +159,19 @@ static void print_ratios(const struct sp_trainer *t, int stage)
     printf("%s\n", shown < lay->slices ? " ..." : "");
 }
 
-/* Number of slices whose keys and values are evicted; micro-batch 0 of chunk 0 stands for all. */
+/* Number of slices whose keys and values are evicted; micro-batch 0 of the first chunk stands for
+ * all. If stages share slices, a chunk is a stage's. */
 static int slices_away(const struct sp_trainer *t, int stage)
 {
     const struct sp_eviction_plan *a = &t->offload.evictions[stage];
     const struct sp_program *prog = &t->plan.programs[stage];
+    bool shared = t->plan.family->shared;
     int n = 0;
 
     for (int i = 0, g = 0; i < prog->n; i++) {
         if (!sp_op_keeps_layers(&prog->ops[i]))
             continue;
-        n += prog->ops[i].mb == 0 && prog->ops[i].chunk == 0 &&
+        n += prog->ops[i].mb == 0 && prog->ops[i].chunk == (shared ? stage : 0) &&
              a->units[a->groups[g].first].keys > 0;
         g++;
     }

@@ -29,6 +29,9 @@ struct sp_graph_family {
     /* Makes a tensor that a stage is to send and does not have yet; NULL: never needed. */
     void (*make)(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 
+    /* Does what a stage does with a tensor as soon as it has received it; NULL: nothing. */
+    void (*received)(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+
     /* Undoes forwards whose tasks have ended, and frees what they left. All processes call it.
      * NULL: not available. */
     void (*discard)(struct sp_graph *g);

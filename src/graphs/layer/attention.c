@@ -29,54 +29,19 @@ static const struct sp_shape *room_of(const struct sp_op_ctx *c, const struct sp
     return exchanges(c) || sp_op_room(c) == c->sh ? heads : sp_shape_scratch(heads);
 }
 
-/*
- * Attention of a layer runs in rounds: the first over the keys and values in memory, then one for
- * each batch of evicted keys that is streamed through. Two batches are on their way while the tasks
- * of a third one compute.
- */
+/* The rounds of a layer's attention. */
 struct rounds {
-    int n; /* batches streamed through */
-    struct sp_streamed_keys stream[SP_MAX_SLICES];
-    bool gradients, made;                 /* gradients are streamed too; some exist already */
+    struct sp_key_rounds keys;
     struct sp_tensor *sum[SP_MAX_SLICES]; /* of each part of the tokens, over the rounds */
 };
 
-static bool is_away(const struct sp_op_ctx *c, int i, int slice)
+static void plan_rounds(struct sp_op_ctx *c, int i, bool gradients, struct rounds *r)
 {
-    return c->fl[slice - c->slice].layers[i].evicted;
-}
-
-static void plan_rounds(struct sp_op_ctx *c, int i, bool gradients, bool made, struct rounds *r)
-{
-    int64_t bytes = 0;
-
-    r->n = 0;
-    r->gradients = gradients;
-    r->made = gradients && made;
-    for (int j = 0; j < c->slice; j++) {
-        if (!is_away(c, i, j))
-            continue;
-        if (!sp_streamed_keys_take(c, i, j, &bytes))
-            r->stream[r->n++].first = j;
-        r->stream[r->n - 1].end = j + 1;
-    }
-    if (r->n > 0)
-        sp_streamed_keys_begin(c, i, &r->stream[0], r->made);
-}
-
-/* To be called before the first task of a round. */
-static void begin_round(struct sp_op_ctx *c, int i, int round, struct rounds *r)
-{
-    if (round + 1 < r->n)
-        sp_streamed_keys_begin(c, i, &r->stream[round + 1], r->made);
-    c->ctx.streamed = round > 0;
-}
-
-static void end_round(struct sp_op_ctx *c, int i, int round, struct rounds *r)
-{
-    c->ctx.streamed = false;
-    if (round > 0 && r->gradients)
-        sp_streamed_keys_end(c, i, &r->stream[round - 1]);
+    r->keys.items = c->slice;
+    r->keys.gradients = gradients;
+    for (int j = 0; j < c->slice; j++)
+        r->keys.evicted[j] = c->fl[j - c->slice].layers[i].evicted;
+    sp_key_rounds_plan(c, &r->keys);
 }
 
 /* In one round, attention of one part of this slice's tokens over keys and values of earlier slices
@@ -89,7 +54,6 @@ struct attention {
 static void attention_of(const struct sp_op_ctx *c, int i, int part, const struct rounds *r,
                          int round, struct attention *a)
 {
-    const struct sp_streamed_keys *stream = round ? &r->stream[round - 1] : NULL;
     const struct sp_heads *h = &c->fl->layers[i].heads[part];
     int n = 0, pos = 0;
     size_t at = 0;
@@ -99,24 +63,17 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
             const struct sp_heads *of = &c->fl[j - c->slice].layers[i].heads[k];
             int len = sp_op_cut(c)->shapes[j].seq;
 
-            if (j < c->given)
-                ; /* other stages attend to them */
-            else if (stream && is_away(c, i, j) && j >= stream->first && j < stream->end)
-                a->keys[n++] = (struct sp_attn_keys){.first = pos,
-                                                     .len = len,
-                                                     .at = sp_streamed_keys_next(c, i, j, k, &at),
-                                                     .kv = stream->kv,
-                                                     .dkv = stream->dkv};
-            else if (!stream && !is_away(c, i, j))
-                a->keys[n++] =
-                    (struct sp_attn_keys){.first = pos, .len = len, .kv = of->kv, .dkv = of->dkv};
+            a->keys[n] =
+                (struct sp_attn_keys){.first = pos, .len = len, .kv = of->kv, .dkv = of->dkv};
+            n += j >= c->given /* other stages attend to those before */ &&
+                 sp_key_rounds_has(c, &r->keys, round, j, k, &at, &a->keys[n]);
             pos += len;
         }
     a->at = (struct sp_attn){
         .q_len = c->sh->seq,
         .q_pos = pos - c->sh->seq,
         .begins = round == 0,
-        .ends = round == r->n && !c->given,
+        .ends = round == r->keys.n && !c->given,
         .n_keys = n,
         .keys = a->keys,
         .q = h->q,
@@ -169,18 +126,18 @@ static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
     const struct sp_shape *heads = sp_op_heads(c, 0);
     struct rounds r;
 
-    plan_rounds(c, i, false, false, &r);
+    plan_rounds(c, i, false, &r);
     for (int j = 0; j < parts_of(c); j++)
-        r.sum[j] = sp_take_sum(c, heads, r.n + 1 + (c->given > 0));
-    for (int round = 0; round <= r.n; round++) {
-        begin_round(c, i, round, &r);
+        r.sum[j] = sp_take_sum(c, heads, r.keys.n + 1 + (c->given > 0));
+    for (int round = 0; round <= r.keys.n; round++) {
+        sp_key_rounds_begin(c, round, &r.keys);
         for (int j = 0; j < parts_of(c); j++) {
             struct attention a;
 
             attention_of(c, i, j, &r, round, &a);
             sp_attn_fwd_insert(&c->ctx, heads, &a.at, round == 0 && j == 0 ? stashed : 0);
         }
-        end_round(c, i, round, &r);
+        sp_key_rounds_end(c, round, &r.keys);
     }
     end_sums(c, i, r.sum);
     sp_streamed_keys_evict(c, i);
@@ -279,20 +236,22 @@ static void backward(struct sp_op_ctx *c, int i, bool first, int64_t released)
     int last = parts_of(c) - 1;
     struct rounds r;
 
-    plan_rounds(c, i, true, !first, &r);
+    plan_rounds(c, i, true, &r);
     for (int j = 0; j <= last; j++)
-        r.sum[j] = sp_take_sum(c, sp_op_heads(c, j), r.n + 1 + (c->given > 0));
-    for (int round = 0; round <= r.n; round++) {
-        begin_round(c, i, round, &r);
+        r.sum[j] = sp_take_sum(c, sp_op_heads(c, j), r.keys.n + 1 + (c->given > 0));
+    for (int round = 0; round <= r.keys.n; round++) {
+        bool makes = round ? !r.keys.stream[round - 1].made : first;
+
+        sp_key_rounds_begin(c, round, &r.keys);
         for (int j = last; j >= 0; j--) {
             struct attention a;
 
             attention_of(c, i, j, &r, round, &a);
-            sp_attn_bwd_insert(&c->ctx, sp_op_heads(c, j), &a.at, first && j == last,
+            sp_attn_bwd_insert(&c->ctx, sp_op_heads(c, j), &a.at, makes && j == last,
                                t->heads[j].d_o, t->heads[j].dq,
-                               round == r.n && j == 0 ? released : 0);
+                               round == r.keys.n && j == 0 ? released : 0);
         }
-        end_round(c, i, round, &r);
+        sp_key_rounds_end(c, round, &r.keys);
     }
     end_sums(c, i, r.sum);
 }

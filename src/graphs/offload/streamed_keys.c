@@ -44,18 +44,6 @@ static int unit_of(const struct sp_op_ctx *c, const struct sp_eviction_plan *a, 
     return a->activations_unit[sp_activations_index(plan, chunk, c->mb, slice)] + i;
 }
 
-/* Makes a place outside memory for keys and values of layer i, or their gradients. */
-static struct sp_place *new_place(struct sp_op_ctx *c, int i, int slice, bool gradients,
-                                  size_t bytes)
-{
-    char name[64];
-
-    snprintf(name, sizeof name, "%s s%d m%d.%d l%d",
-             gradients ? "gradients of keys and values" : "keys and values", c->ctx.stage, c->mb,
-             slice, c->first + i);
-    return tier_of(c)->place(&c->st->streams.evicted, bytes, name);
-}
-
 /* Fetches an evicted tensor into a new buffer, before the next task. */
 static struct sp_return *bring(struct sp_op_ctx *c, struct sp_place *place, bool gradients,
                                struct sp_tensor **tensor, struct sp_return *next)
@@ -102,16 +90,23 @@ void sp_streamed_keys_evict(struct sp_op_ctx *c, int i)
     const struct sp_eviction_plan *a = evictions_of(c->g, c->st);
     struct sp_meter *meter = sp_stage_meter(c->g, c->st);
     struct sp_layer_activations *t;
+    char name[64];
+    int unit;
 
-    if (!a || c->ctx.pass != 'F' || c->slice == 0 || !a->units[unit_of(c, a, i, c->slice - 1)].keys)
+    if (!a || c->ctx.pass != 'F' || c->slice == 0)
+        return;
+    unit = unit_of(c, a, i, c->slice - 1);
+    if (unit < i || !a->units[unit].keys)
         return;
     t = activations_of(c, i, c->slice - 1);
     t->evicted = calloc(2 * (size_t)parts_of(c), sizeof(struct sp_place *));
     SP_NEED(t->evicted, "no memory for keys and values that leave");
+    snprintf(name, sizeof name, "keys and values s%d m%d.%d l%d", c->ctx.stage, c->mb, c->slice - 1,
+             c->first + i);
     for (int k = 0; k < parts_of(c); k++) {
         struct sp_tensor **kv = tensor_of(t, k, false);
 
-        t->evicted[k] = new_place(c, i, c->slice - 1, false, sp_tensor_size(*kv));
+        t->evicted[k] = tier_of(c)->place(&c->st->streams.evicted, sp_tensor_size(*kv), name);
         tier_of(c)->write(&c->st->streams.evicted, *kv, &(struct sp_piece){.place = t->evicted[k]},
                           1, &c->st->streams.leaving[c->st->streams.n_leaving++],
                           (struct sp_memory_count){&meter->live_bytes, &meter->peak_bytes});
@@ -122,40 +117,35 @@ void sp_streamed_keys_evict(struct sp_op_ctx *c, int i)
 
 /* ---- for a moment ---------------------------------------------------------------------------- */
 
-bool sp_streamed_keys_take(const struct sp_op_ctx *c, int i, int slice, int64_t *bytes)
+static size_t bytes_of(const struct sp_op_ctx *c, struct sp_place *const *evicted)
 {
-    const struct sp_layer_activations *t = activations_of(c, i, slice);
-    size_t more = 0;
+    size_t sum = 0;
 
     for (int k = 0; k < parts_of(c); k++)
-        more += sp_host_round(t->evicted[k]->bytes);
-    return sp_eviction_stream_takes(evictions_of(c->g, c->st), (int64_t)more, bytes);
-}
-
-size_t sp_streamed_keys_next(const struct sp_op_ctx *c, int i, int slice, int part, size_t *at)
-{
-    size_t begin = *at;
-
-    *at += sp_host_round(activations_of(c, i, slice)->evicted[part]->bytes);
-    return begin / sp_shape_elem(c->sh);
+        sum += sp_host_round(evicted[k]->bytes);
+    return sum;
 }
 
 /* Lists where the keys and values of one streamed batch, or their gradients, are in its buffers and
  * outside memory; returns how many pieces. */
-static int pieces_of(struct sp_op_ctx *c, int i, const struct sp_streamed_keys *stream,
-                     bool gradients, struct sp_piece *piece)
+static int pieces_of(struct sp_op_ctx *c, const struct sp_key_rounds *r,
+                     const struct sp_streamed_keys *stream, bool gradients, struct sp_piece *piece)
 {
     size_t at = 0;
     int n = 0;
 
     for (int j = stream->first; j < stream->end; j++) {
-        struct sp_layer_activations *t = activations_of(c, i, j);
+        struct sp_place **evicted = r->evicted[j];
 
-        for (int k = 0; t->evicted && k < parts_of(c); k++) {
-            struct sp_place **place = &t->evicted[gradients ? parts_of(c) + k : k];
+        for (int k = 0; evicted && k < parts_of(c); k++) {
+            struct sp_place **place = &evicted[gradients ? parts_of(c) + k : k];
 
-            if (!*place)
-                *place = new_place(c, i, j, gradients, t->evicted[k]->bytes);
+            if (!*place) {
+                char name[sizeof evicted[k]->name];
+
+                snprintf(name, sizeof name, "gradients of %.50s", evicted[k]->name);
+                *place = tier_of(c)->place(&c->st->streams.evicted, evicted[k]->bytes, name);
+            }
             piece[n++] = (struct sp_piece){*place, at};
             at += sp_host_round((*place)->bytes);
         }
@@ -163,28 +153,109 @@ static int pieces_of(struct sp_op_ctx *c, int i, const struct sp_streamed_keys *
     return n;
 }
 
-void sp_streamed_keys_begin(struct sp_op_ctx *c, int i, struct sp_streamed_keys *stream, bool made)
+static void begin_stream(struct sp_op_ctx *c, const struct sp_key_rounds *r,
+                         struct sp_streamed_keys *stream)
 {
     struct sp_stage *st = c->st;
     struct sp_piece piece[SP_MAX_SLICES];
-    int turn = st->streams.begun++ % SP_EVICTION_STREAMS;
+    int turn = st->streams.begun++ % SP_EVICTION_STREAMS, n;
 
     stream->kv = st->streams.buffer[turn];
     stream->dkv = st->streams.buffer[SP_EVICTION_STREAMS + turn];
-    tier_of(c)->read(&st->streams.evicted, stream->kv, piece,
-                     pieces_of(c, i, stream, false, piece));
-    if (made)
+    n = pieces_of(c, r, stream, false, piece);
+    SP_NEED(piece[n - 1].at + sp_host_round(piece[n - 1].place->bytes) <=
+                sp_tensor_size(stream->kv),
+            "internal: streamed keys exceed their planned buffer");
+    tier_of(c)->read(&st->streams.evicted, stream->kv, piece, n);
+    if (r->gradients && stream->made)
         tier_of(c)->read(&st->streams.evicted, stream->dkv, piece,
-                         pieces_of(c, i, stream, true, piece));
+                         pieces_of(c, r, stream, true, piece));
 }
 
-void sp_streamed_keys_end(struct sp_op_ctx *c, int i, const struct sp_streamed_keys *stream)
+void sp_key_rounds_plan(struct sp_op_ctx *c, struct sp_key_rounds *r)
+{
+    int64_t bytes = 0;
+
+    r->n = 0;
+    for (int j = 0; j < r->items; j++) {
+        struct sp_place **evicted = r->evicted[j];
+        bool made = evicted && evicted[parts_of(c)];
+
+        if (!evicted)
+            continue;
+        if (r->n > 0 && made != r->stream[r->n - 1].made)
+            bytes = 0; /* tasks of a backward write gradients, or add to them */
+        if (!sp_eviction_stream_takes(evictions_of(c->g, c->st), (int64_t)bytes_of(c, evicted),
+                                      &bytes))
+            r->stream[r->n++] = (struct sp_streamed_keys){.first = j, .made = made};
+        r->stream[r->n - 1].end = j + 1;
+    }
+    if (r->n > 0)
+        begin_stream(c, r, &r->stream[0]);
+}
+
+void sp_key_rounds_begin(struct sp_op_ctx *c, int round, struct sp_key_rounds *r)
+{
+    if (round + 1 < r->n)
+        begin_stream(c, r, &r->stream[round + 1]);
+    c->ctx.streamed = round > 0;
+}
+
+void sp_key_rounds_end(struct sp_op_ctx *c, int round, struct sp_key_rounds *r)
 {
     struct sp_piece piece[SP_MAX_SLICES];
 
-    tier_of(c)->write(&c->st->streams.evicted, stream->dkv, piece,
-                      pieces_of(c, i, stream, true, piece), NULL,
-                      (struct sp_memory_count){.live = NULL});
+    c->ctx.streamed = false;
+    if (round > 0 && r->gradients)
+        tier_of(c)->write(&c->st->streams.evicted, r->stream[round - 1].dkv, piece,
+                          pieces_of(c, r, &r->stream[round - 1], true, piece), NULL,
+                          (struct sp_memory_count){.live = NULL});
+}
+
+bool sp_key_rounds_has(const struct sp_op_ctx *c, const struct sp_key_rounds *r, int round,
+                       int item, int part, size_t *at, struct sp_attn_keys *keys)
+{
+    const struct sp_streamed_keys *stream = round ? &r->stream[round - 1] : NULL;
+
+    if (item >= r->items || !r->evicted[item])
+        return round == 0;
+    if (!stream || item < stream->first || item >= stream->end)
+        return false;
+    keys->at = *at / sp_shape_elem(c->sh);
+    keys->kv = stream->kv;
+    keys->dkv = stream->dkv;
+    *at += sp_host_round(r->evicted[item][part]->bytes);
+    return true;
+}
+
+/* ---- tensors that other stages make or read ---------------------------------------------------- */
+
+bool sp_streamed_keys_any(const struct sp_graph *g, const struct sp_stage *st)
+{
+    return evictions_of(g, st) != NULL;
+}
+
+struct sp_place *sp_streamed_keys_leave(struct sp_graph *g, struct sp_stage *st,
+                                        struct sp_tensor *kv, const char *name)
+{
+    const struct sp_tier_ops *tier = g->cfg.sink->ops->tier;
+    struct sp_place *place = tier->place(&st->streams.evicted, sp_tensor_size(kv), name);
+
+    tier->write(&st->streams.evicted, kv, &(struct sp_piece){.place = place}, 1, NULL,
+                (struct sp_memory_count){.live = NULL});
+    return place;
+}
+
+struct sp_tensor *sp_streamed_keys_return(struct sp_graph *g, struct sp_stage *st,
+                                          struct sp_place *place)
+{
+    const struct sp_tier_ops *tier = g->cfg.sink->ops->tier;
+    size_t elem = sp_shape_elem(&g->shape);
+    struct sp_tensor *dkv = sp_pool_get(st->local, place->bytes / elem, elem, "dkv");
+
+    tier->read(&st->streams.evicted, dkv, &(struct sp_piece){.place = place}, 1);
+    tier->forget(place);
+    return dkv;
 }
 
 /* ---- of a stage ------------------------------------------------------------------------------ */

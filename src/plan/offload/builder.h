@@ -72,6 +72,10 @@ void sp_units_also(struct sp_units_builder *b, int first, int last, int64_t byte
 /* True if a plan has slices whose keys and values may be evicted at all. */
 bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh);
 
+/* True if a stage's buffers are counted with its evictions of keys (sp_memory_evicted): if stages
+ * share slices. `also` counts nothing then. */
+bool sp_keys_are_counted(const struct sp_plan *plan);
+
 /* True if the keys and values of this forward are evicted. */
 bool sp_keys_leave(const struct sp_units_builder *b, const struct sp_op *op);
 

@@ -1,24 +1,59 @@
 #include "plan/offload/builder.h"
 #include "plan/offload/pages.h"
+#include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/slice_buffers.h"
 
 bool sp_keys_may_leave(const struct sp_plan *plan, const struct sp_shape *sh)
 {
-    /* a ring passes all of them together; if stages share slices or attention, others read them */
-    return plan->layout.slices > 2 && !plan->family->shared && !plan->family->facts.parts &&
+    /* a ring passes all of them together; if stages share attention, others read them. If they
+     * share slices, a stage must have two slices alone, as its last one stays */
+    int least = plan->family->shared ? plan->layout.stages : 2;
+
+    return plan->layout.slices > least && plan->layout.slices > 2 &&
+           (!plan->family->shared || sh->context == 1) && !plan->family->facts.parts &&
            !plan->family->facts.shares_attention && sh->ring == 1 && !sh->joins;
 }
 
-/* The last slice's keys stay, because its backward follows. */
+bool sp_keys_are_counted(const struct sp_plan *plan)
+{
+    return plan->family->shared != NULL;
+}
+
+/* The first of the stage's slices whose keys may leave, and the one after the last. Its backward
+ * follows soon, so the last one's keys stay. If stages share slices, `slice` is the number of a
+ * part, and the keys of shared slices stay. */
+static void slices_that_leave(const struct sp_units_builder *b, int *first, int *end)
+{
+    const struct sp_layout *lay = &b->plan->layout;
+    bool shared = b->plan->family->shared;
+
+    *first = shared ? sp_first_part(lay, b->stage, lay->stages - 1 - b->stage) : 0;
+    *end = (shared ? sp_parts_before_right(lay, b->stage) : lay->slices) - 1;
+}
+
+/* True if any keys leave. */
+static bool leave_any(const struct sp_units_builder *b)
+{
+    return b->keep < b->plan->layout.slices && sp_keys_may_leave(b->plan, b->sh);
+}
+
 static bool leaves(const struct sp_units_builder *b, int slice)
 {
-    return slice >= b->keep && slice < b->plan->layout.slices - 1 &&
-           sp_keys_may_leave(b->plan, b->sh);
+    int first, end;
+
+    slices_that_leave(b, &first, &end);
+    return leave_any(b) && slice >= b->keep && slice >= first && slice < end;
+}
+
+/* True if an op works on slices of the stage's own layers. */
+static bool is_own(const struct sp_units_builder *b, const struct sp_op *op)
+{
+    return !b->plan->family->shared || op->chunk == b->stage;
 }
 
 bool sp_keys_leave(const struct sp_units_builder *b, const struct sp_op *op)
 {
-    return leaves(b, op->slice);
+    return is_own(b, op) && leaves(b, op->slice);
 }
 
 void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, int i,
@@ -38,7 +73,7 @@ void sp_keys_of_unit(const struct sp_units_builder *b, const struct sp_op *op, i
 
 int64_t sp_keys_gradients_bytes(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
-    if (!sp_keys_may_leave(plan, sh))
+    if (!sp_keys_may_leave(plan, sh) || sp_keys_are_counted(plan))
         return 0;
     return (int64_t)sp_shape_elem(sh) * sp_most_layers(plan, sh->model.layers, stage) * sh->rows *
            sh->kv_width;
@@ -49,7 +84,7 @@ void sp_keys_gradients(struct sp_units_builder *b, const struct sp_op *op, int i
     const struct sp_shape *part = sp_units_shape(b, op);
     struct sp_units_backward back = sp_units_backward_of(b, op, i);
 
-    if (sp_keys_leave(b, op))
+    if (sp_keys_leave(b, op) && !sp_keys_are_counted(b->plan))
         sp_units_also(b, back.begins, back.ends, sp_pages_of(part, part->kv_width));
 }
 
@@ -82,28 +117,96 @@ static int64_t keys_of(struct sp_units_builder *b, const struct sp_op *op, int s
     return parts * sp_pages(bytes / parts);
 }
 
-/* Bytes of keys that attention of an op streams through in a layer: in all, and in the largest
- * stream. */
+/* Bytes of keys that attention of an op streams through in a layer: in all, those whose gradients
+ * exist, and those of the largest stream. */
 struct streams {
-    int64_t bytes, largest;
+    int64_t bytes, made, largest;
 };
+
+/* The stream under way. */
+struct stream {
+    int64_t bytes;
+    bool made;
+};
+
+/* Adds evicted keys. In a backward those whose gradients exist are streamed apart from others. */
+static void add_keys(struct sp_units_builder *b, int64_t bytes, bool made, struct stream *stream,
+                     struct streams *v)
+{
+    if (!bytes)
+        return;
+    if (made != stream->made)
+        stream->bytes = 0;
+    stream->made = made;
+    sp_eviction_stream_takes(b->a, bytes, &stream->bytes);
+    v->bytes += bytes;
+    v->made += made ? bytes : 0;
+    v->largest = stream->bytes > v->largest ? stream->bytes : v->largest;
+}
+
+/* Bytes, in whole pages, of the stage's share of a part's keys and values, in one layer. */
+static int64_t share_of(const struct sp_units_builder *b, int global, int part)
+{
+    int first, len;
+
+    sp_key_share(b->plan, b->sh->seq, global, part, b->stage, &first, &len);
+    return len > 0 ? sp_pages((int64_t)sp_shape_elem(b->sh) * b->sh->batch * len * b->sh->kv_width)
+                   : 0;
+}
+
+/* Streams of an op on slices that no other stage shares, or that come one after the other. */
+static struct streams streams_of_slice(struct sp_units_builder *b, const struct sp_op *op)
+{
+    int end = op->pass == SP_F ? op->slice - 1 : op->slice, first, last, kept;
+    struct streams v = {0};
+    struct stream stream = {0};
+
+    slices_that_leave(b, &first, &last);
+    kept = last;
+    if (b->plan->family->shared && b->stage > 0) /* right slices made the gradients of these */
+        kept = sp_first_kept_part(b->plan, b->sh->seq, b->stage);
+    for (int j = 0; j < end; j++)
+        add_keys(b, leaves(b, j) ? keys_of(b, op, j) : 0,
+                 op->pass == SP_B && (op->slice < last || j >= kept), &stream, &v);
+    return v;
+}
+
+/* Streams of an op on a right slice: of the keys that the owner kept, or of another stage's
+ * share. */
+static struct streams streams_of_right(struct sp_units_builder *b, const struct sp_op *op)
+{
+    const struct sp_layout *lay = &b->plan->layout;
+    int slice = sp_part_at(lay, op->chunk, op->slice).slice, first = 0;
+    struct streams v = {0};
+    struct stream stream = {0};
+
+    if (is_own(b, op))
+        first = sp_first_kept_part(b->plan, b->sh->seq, op->chunk);
+    for (int j = first; j < sp_parts_before_right(lay, op->chunk); j++) {
+        int64_t bytes =
+            is_own(b, op) ? leaves(b, j) ? keys_of(b, op, j) : 0 : share_of(b, op->chunk, j);
+
+        add_keys(b, bytes, op->pass == SP_B && slice < lay->slices - 1, &stream, &v);
+    }
+    return v;
+}
 
 static struct streams streams_of(struct sp_units_builder *b, const struct sp_op *op)
 {
-    int end = op->pass == SP_F ? op->slice - 1 : op->slice;
-    struct streams v = {0};
-    int64_t stream = 0;
+    const struct sp_layout *lay = &b->plan->layout;
 
-    for (int j = 0; j < end; j++) {
-        int64_t bytes = leaves(b, j) ? keys_of(b, op, j) : 0;
-
-        if (!bytes)
-            continue;
-        sp_eviction_stream_takes(b->a, bytes, &stream);
-        v.bytes += bytes;
-        v.largest = stream > v.largest ? stream : v.largest;
+    if (!leave_any(b))
+        return (struct streams){0};
+    if (!b->plan->family->shared)
+        return streams_of_slice(b, op);
+    switch (sp_slice_phase(lay, op->chunk, sp_part_at(lay, op->chunk, op->slice).slice)) {
+    case SP_STEADY:
+        return streams_of_slice(b, op);
+    case SP_RIGHT:
+        return streams_of_right(b, op);
+    default:
+        return (struct streams){0};
     }
-    return v;
 }
 
 /* A stream takes a small part of the bytes that a layer of the longest slice keeps. */
@@ -138,20 +241,20 @@ static void count(struct sp_units_builder *b, int slot, int64_t in, int64_t out)
 static void add_streams(struct sp_units_builder *b, int index, int i, struct streams v)
 {
     const struct sp_op *op = &b->prog->ops[index];
-    bool last = op->slice == b->plan->layout.slices - 1;
     int slot = sp_units_slot(b, index, i);
 
     if (!v.bytes)
         return;
-    sp_units_also(b, slot, slot, sum_of(sp_units_shape(b, op)));
+    if (!sp_keys_are_counted(b->plan))
+        sp_units_also(b, slot, slot, sum_of(sp_units_shape(b, op)));
     if (v.largest > b->a->streamed_largest)
         b->a->streamed_largest = v.largest;
     if (op->pass == SP_F) {
         count(b, slot, v.bytes, 0);
         return;
     }
-    count(b, slot, (last ? 1 : 2) * v.bytes, v.bytes); /* the last slice makes the gradients */
-    b->a->gradients_out += last ? v.bytes : 0;
+    count(b, slot, v.bytes + v.made, v.bytes); /* the last slice makes the gradients */
+    b->a->gradients_out += v.bytes - v.made;
     if (sp_units_recompute(b, op, i) == SP_RECOMPUTE_FULL) /* attention runs again */
         count(b, slot, v.bytes, 0);
 }
@@ -168,8 +271,32 @@ static void add_own(struct sp_units_builder *b, const struct sp_op *op, int i)
     count(b, sp_units_backward_of(b, op, i).begins, 2 * bytes, 0);
 }
 
+/* Counts the stage's shares of a slice of later stages, by its own op on the slice: it evicts them
+ * when they arrive, and fetches their gradients to send them. */
+static void add_shares(struct sp_units_builder *b, int index)
+{
+    const struct sp_op *op = &b->prog->ops[index];
+    const struct sp_layout *lay = &b->plan->layout;
+    int slice = sp_part_at(lay, op->chunk, op->slice).slice;
+    int back = b->use[sp_units_activations(b, op)], first, count_of;
+
+    for (int g = b->stage + 1; g < lay->stages && slice < lay->slices - g; g++) {
+        sp_chunk_layers(b->plan, b->sh->model.layers, b->stage, g, &first, &count_of);
+        for (int r = sp_first_part(lay, g, slice); r < sp_first_part(lay, g, slice + 1); r++) {
+            int64_t bytes = share_of(b, g, r);
+
+            for (int i = 0; i < count_of; i++) {
+                count(b, sp_units_slot(b, index, i), 0, bytes);
+                count(b, sp_units_slot(b, back, i), bytes, 0);
+            }
+            b->a->gradients_out += count_of * bytes; /* the keys; gradients count where made */
+        }
+    }
+}
+
 void sp_keys_stream(struct sp_units_builder *b)
 {
+    bool counted = sp_keys_are_counted(b->plan);
     struct sp_shape longest;
     bool any = false;
 
@@ -187,8 +314,12 @@ void sp_keys_stream(struct sp_units_builder *b)
             if (leave)
                 add_own(b, op, k);
         }
+        if (counted && leave_any(b) && op->pass == SP_F && is_own(b, op))
+            add_shares(b, i);
         any |= leave;
     }
+    if (counted)
+        return;
     add_staying_gradients(b);
     sp_memory_longest_slice(b->plan, b->sh, &longest);
     if (any) /* the scratch of a part and the buffers for streamed keys and gradients stay allocated */

@@ -3,6 +3,7 @@
 #include "plan/offload/builder.h"
 #include "plan/offload/pages.h"
 #include "plan/slices.h"
+#include "policies/lowering/evictions.h"
 #include "policies/lowering/parking.h"
 #include "sp_error.h"
 #include <math.h>
@@ -58,7 +59,8 @@ static int choose_keys(struct trial *t, int64_t limit)
     if (t->want->keys == SP_KEYS_LEAVE)
         return lay_out(t, 0);
     err = lay_out(t, all);
-    if (err || t->want->keys == SP_KEYS_STAY || !sp_keys_may_leave(t->plan, t->sh) ||
+    if (err || sp_keys_are_counted(t->plan) || t->want->keys == SP_KEYS_STAY ||
+        !sp_keys_may_leave(t->plan, t->sh) ||
         (t->want->mode == SP_OFFLOAD_ADAPTIVE && (!limit || t->least <= limit)) ||
         t->want->mode == SP_OFFLOAD_NONE)
         return err;
@@ -74,9 +76,35 @@ static int choose_keys(struct trial *t, int64_t limit)
     return err ? err : lay_out(t, stay);
 }
 
+/* Sets held[stages] to the memory of a run that evicts keys alone: its buffers are counted, as
+ * stages hold keys of others. 0 or -errno. */
+static int hold_without_keys(const struct sp_plan *plan, const struct sp_shape *sh,
+                             const struct sp_offload_request *want, struct sp_offload *offload,
+                             struct sp_memory *held)
+{
+    struct sp_plan evicts = *plan;
+    int err = 0;
+
+    evicts.evictions = NULL;
+    for (int s = 0; !err && s < plan->layout.stages; s++) {
+        int64_t least;
+
+        err = sp_offload_units(plan, sh, want, 0, s, &offload->evictions[s]);
+        if (!err)
+            sp_eviction_plan_choose(&offload->evictions[s], SP_OFFLOAD_NONE, 0, want->rates,
+                                    &least);
+    }
+    err = err ? err : sp_offload_apply(offload, sh, &evicts);
+    err = err ? err
+              : sp_memory_evicted(&evicts, offload->evictions, sh, want->recompute, want->every,
+                                  held);
+    sp_evictions_destroy(evicts.evictions, plan->layout.stages);
+    return err;
+}
+
 /* Sets the memory of all stages besides activations. */
 static int find_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
-                      const struct sp_offload_request *want, struct sp_memory *memory)
+                      const struct sp_offload_request *want, struct sp_offload *offload)
 {
     int stages = plan->layout.stages, err;
     struct sp_memory *held = calloc((size_t)stages, sizeof *held);
@@ -87,11 +115,14 @@ static int find_fixed(const struct sp_plan *plan, const struct sp_shape *sh,
     alone.parking = NULL;        /* counted slot by slot */
     if (sp_weights_travel(plan)) /* weights that travel are not freed at once */
         err = sp_memory_of_plan(&alone, sh, want->recompute, want->every, held);
+    else if (sp_keys_are_counted(plan) && want->keys == SP_KEYS_LEAVE &&
+             sp_keys_may_leave(plan, sh))
+        err = hold_without_keys(&alone, sh, want, offload, held);
     else
         err = sp_memory_freed(&alone, sh, want->recompute, want->every, held);
     for (int s = 0; !err && s < stages; s++) {
         held[s].workspace -= sp_keys_gradients_bytes(plan, sh, s);
-        memory[s] = sp_pages_fixed(plan, sh, s, &held[s]);
+        offload->memory[s] = sp_pages_fixed(plan, sh, s, &held[s]);
     }
     free(held);
     return err;
@@ -111,7 +142,7 @@ int sp_offload_try(const struct sp_plan *plan, const struct sp_shape *sh,
     offload->memory = calloc((size_t)stages, sizeof *offload->memory);
     if (!offload->evictions || !offload->memory)
         err = -ENOMEM;
-    err = err ? err : find_fixed(plan, sh, want, offload->memory);
+    err = err ? err : find_fixed(plan, sh, want, offload);
     if (!err && want->peers) {
         err = sp_peers_choose(plan, sh, want, offload->memory, &offload->parking);
         parked.parking = offload->parking;
@@ -173,11 +204,12 @@ int sp_offload_create(const struct sp_plan *plan, const struct sp_shape *sh,
     if (!err && want->keys == SP_KEYS_LEAVE && !sp_keys_may_leave(plan, sh)) {
         sp_offload_destroy(offload);
         return sp_error(
-            EINVAL, "--offload-keys leave: keys and values leave where one stage after the "
-                    "other reads them "
-                    "slice by slice: with 3 slices or more, not with sppo:multiplex, "
-                    "slimpipe:exchange=on, a ring of --context-method, or --tensor-parallel with "
-                    "--context-parallel");
+            EINVAL,
+            "--offload-keys leave: keys and values leave where one stage after the "
+            "other reads them "
+            "slice by slice: with 3 slices or more (sppo:multiplex: more than stages), not "
+            "with slimpipe:exchange=on, a ring of --context-method, or --tensor-parallel with "
+            "--context-parallel");
     }
     if (err == -ENOMEM)
         return sp_error(ENOMEM, "no memory to plan the activations of %d stages",

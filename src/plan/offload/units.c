@@ -212,7 +212,7 @@ static void add_unit(struct sp_units_builder *b, int op, int i, int next, struct
         u->bytes[SP_STASH_KV] = 0;
     }
     if (i == count - 1) /* a slice's waits long, and its head is not a separate op */
-        *(sliced && !b->plan->family->shared ? &u->bytes[SP_UNIT_HEAD] : &u->head) =
+        *(sliced ? &u->bytes[SP_UNIT_HEAD] : &u->head) =
             sp_pages(sp_stash_head_input(b->plan, part, b->stage, o));
     sp_keys_gradients(b, o, i);
 }
@@ -293,6 +293,8 @@ static void add_units(struct sp_units_builder *b)
 {
     int unit = 0, group = 0;
 
+    for (int i = 0; i < sp_activations_count(b->plan); i++)
+        b->a->activations_unit[i] = -1; /* other stages have the rest */
     for (int i = 0; i < b->prog->n; i++) {
         const struct sp_op *op = &b->prog->ops[i];
 

@@ -312,6 +312,7 @@ static const struct sp_tier_ops tier = {
     .wait = sp_leave_wait,
     .read = sp_evicted_read,
     .fetch = sp_evicted_return,
+    .forget = sp_place_forget,
 };
 
 static const struct sp_sink_ops ops = {

@@ -15,6 +15,7 @@
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
 #include "graphs/families/multiplexed/multiplexed.h"
+#include "graphs/offload/offload.h"
 #include "sp_error.h"
 #include <stdlib.h>
 
@@ -153,8 +154,7 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
         (id->block ? sp_share_make : make_keys)(g, st, id);
         break;
     case SP_TENSOR_DKV:
-        if (!id->block)
-            make_keys(g, st, id);
+        (id->block ? sp_share_fetch : make_keys)(g, st, id);
         break;
     case SP_TENSOR_GRADIENT:
         sp_multiplex_assist_leave(g, st, id);
@@ -168,6 +168,12 @@ static void make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor
     default:
         break;
     }
+}
+
+static void received(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
+{
+    if (id->kind == SP_TENSOR_KV && id->block)
+        sp_share_evict(g, st, id);
 }
 
 /* ---- the op --------------------------------------------------------------------------- */
@@ -188,6 +194,7 @@ void sp_multiplex_begin(struct sp_op_ctx *c)
         c->flow = gather(c, SP_TENSOR_DX, c->global + 1);
     } else {
         c->flow = sp_take_hidden(c, "dx");
+        sp_offload_slot(c, 0); /* this slot fetches the head's input */
         sp_chunk_head_of_output(c, tokens_of(c), c->flow);
     }
 }
@@ -263,7 +270,7 @@ static void run(struct sp_graph *g, struct sp_stage *st, const struct sp_action 
     if (g->cfg.plan->family->shared->keeps_attention(sp_multiplex_layout(g), &a->op)) {
         sp_shared_run(op, a->op_part, share);
     } else {
-        op->c.share = share;
+        op->c.share = op->c.fl->layers[0].evicted && a->op.pass == SP_B ? sp_share_add_layer : NULL;
         run_layers(&op->c);
     }
     if (a->op_part == a->op_parts - 1)
@@ -280,6 +287,7 @@ static void destroy(struct sp_graph *g)
         return;
     sp_multiplex_assist_destroy(g);
     sp_activations_free(m->activations);
+    free(m->shares);
     free(m->op);
     free(m);
     g->own = NULL;
@@ -295,7 +303,12 @@ static int create(struct sp_graph *g)
     /* chunks are global stages, whichever stage computes them */
     m->activations = sp_activations_new(g, 0, stages, sp_activations_count(g->cfg.plan) / stages);
     m->op = calloc((size_t)g->place.n_local, sizeof *m->op);
-    return m->activations && m->op ? sp_multiplex_assist_create(g) : -ENOMEM;
+    if (g->cfg.evictions)
+        m->shares = calloc((size_t)g->place.n_local * (size_t)sp_activations_count(g->cfg.plan),
+                           sizeof *m->shares);
+    return m->activations && m->op && (m->shares || !g->cfg.evictions)
+               ? sp_multiplex_assist_create(g)
+               : -ENOMEM;
 }
 
 const struct sp_graph_family sp_graph_multiplexed = {
@@ -303,4 +316,5 @@ const struct sp_graph_family sp_graph_multiplexed = {
     .destroy = destroy,
     .run = run,
     .make = make,
+    .received = received,
 };

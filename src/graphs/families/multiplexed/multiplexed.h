@@ -31,6 +31,9 @@ struct sp_multiplex {
     struct sp_chunk_activations *activations; /* [stages][micro_batches][stride] */
     struct sp_multiplex_assist *help;         /* [stages that compute][stages they compute for] */
     struct sp_shared_op *op;                  /* [n_local] the op under way on each stage */
+    /* [n_local][stages][micro_batches][stride] places of a stage's share of a part's keys and
+     * values, [layers][2], the second for their gradients; NULL: it is in memory. NULL: all are */
+    struct sp_place ***shares;
 };
 
 static inline struct sp_multiplex *sp_multiplex_of(const struct sp_graph *g)
@@ -48,6 +51,10 @@ static inline struct sp_chunk_activations *sp_multiplexed_activations(const stru
 {
     return &sp_multiplex_of(g)->activations[sp_activations_index(g->cfg.plan, global, mb, part)];
 }
+
+/* The places of a local stage's share of a part; NULL: in memory. */
+struct sp_place **sp_share_places(const struct sp_graph *g, const struct sp_stage *st, int global,
+                                  int mb, int part);
 
 /* Finds a tensor in the store of any stage of this process; NULL: in none. */
 const struct sp_stored *sp_multiplex_find(struct sp_graph *g, const struct sp_tensor_id *id);
@@ -86,8 +93,15 @@ void sp_shared_run(struct sp_shared_op *r, int op_part, void (*share)(struct sp_
 void sp_shared_send(struct sp_shared_op *r, const struct sp_tensor_id *id);
 
 /* Make: the owner puts a share of a part's keys and values into its store. Add: the owner adds the
- * gradients of a share to its own (keys.c). */
+ * gradients of a share to its own; if these are evicted, the part's op does so when they are back
+ * (keys.c). */
 void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 void sp_share_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id);
+void sp_share_add_layer(struct sp_op_ctx *c, int i);
+
+/* If keys leave, evicts a share that has arrived. Fetch: puts its gradients into the store, to be
+ * sent, and frees its places. */
+void sp_share_evict(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
+void sp_share_fetch(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id);
 
 #endif

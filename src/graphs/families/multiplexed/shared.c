@@ -5,6 +5,7 @@
  * parts, and merges the results that the other parts send back.
  */
 #include "graphs/families/multiplexed/multiplexed.h"
+#include "graphs/offload/streamed_keys.h"
 #include "policies/families/multiplexed/key_shares.h"
 #include "policies/families/multiplexed/shared_slices.h"
 
@@ -80,7 +81,15 @@ static struct sp_tensor *take(const struct sp_op_ctx *c, struct sp_pool *pool, s
 
 struct queries {
     struct sp_attn at;
+    size_t at_batch; /* bytes of the streamed batch that the keys so far take */
     struct sp_attn_keys keys[SP_MAX_SLICES];
+};
+
+/* A round of attention over what the op's stage has. An evicted item is a part before the right
+ * slices: the owner's keys of it, or the stage's share. */
+struct round {
+    struct sp_key_rounds keys;
+    int round;
 };
 
 static void add_keys(struct queries *q, int first, int len, struct sp_tensor *kv,
@@ -88,6 +97,16 @@ static void add_keys(struct queries *q, int first, int len, struct sp_tensor *kv
 {
     q->keys[q->at.n_keys++] =
         (struct sp_attn_keys){.first = first, .len = len, .kv = kv, .dkv = dkv};
+}
+
+/* Drops the keys of item `item` that were added last, unless a round reads them. */
+static void keep_keys(const struct sp_op_ctx *c, struct queries *q, const struct round *of,
+                      int item)
+{
+    struct sp_attn_keys *last = &q->keys[q->at.n_keys - 1];
+
+    if (of && !sp_key_rounds_has(c, &of->keys, of->round, item, 0, &q->at_batch, last))
+        q->at.n_keys--;
 }
 
 static void add_part(const struct sp_op_ctx *c, struct queries *q, int part, int i, bool here)
@@ -109,8 +128,9 @@ static struct sp_tensor *share_of(const struct sp_op_ctx *c, enum sp_tensor_kind
 }
 
 /* The queries of a part and the keys that a stage has for them in layer i; for another stage only
- * the positions of the keys. */
-static void queries_of(const struct sp_op_ctx *c, int part, int stage, int i, struct queries *q)
+ * the positions of the keys. `of`: for this stage, those of a round; NULL: all. */
+static void queries_of(const struct sp_op_ctx *c, int part, int stage, int i,
+                       const struct round *of, struct queries *q)
 {
     const struct sp_layout *lay = sp_multiplex_layout(c->g);
     const struct sp_shape *sh = &c->cut->shapes[part];
@@ -120,20 +140,46 @@ static void queries_of(const struct sp_op_ctx *c, int part, int stage, int i, st
     int at = stage - (own.stage - own.part);
     struct sp_token_range range = sp_key_range_of(plan_of(c), seq, c->global, stage);
 
+    q->at_batch = 0;
     q->at = (struct sp_attn){.q_len = sh->seq, .q_pos = sh->first, .begins = true, .keys = q->keys};
     for (int r = 0; right && stage < c->global && r < before; r++) {
         first = c->cut->shapes[r].first;
         len = sp_token_range_clip(&range, &first, c->cut->shapes[r].seq);
-        if (len > 0)
-            add_keys(q, first, len, here ? share_of(c, SP_TENSOR_KV, r, i) : NULL,
-                     here ? share_of(c, SP_TENSOR_DKV, r, i) : NULL);
+        if (len <= 0)
+            continue;
+        add_keys(q, first, len, here ? share_of(c, SP_TENSOR_KV, r, i) : NULL,
+                 here ? share_of(c, SP_TENSOR_DKV, r, i) : NULL);
+        keep_keys(c, q, of, r);
     }
     for (int r = sp_first_kept_part(plan_of(c), seq, c->global);
-         right && stage == c->global && r < before; r++)
+         right && stage == c->global && r < before; r++) {
         add_part(c, q, r, i, here);
+        keep_keys(c, q, of, r);
+    }
     for (int k = sp_first_shared(lay, c->global, own.slice); k <= own.slice; k++)
-        if (k < own.slice || at <= own.part)
+        if (k < own.slice || at <= own.part) {
             add_part(c, q, sp_first_part(lay, c->global, k) + at, i, here);
+            keep_keys(c, q, of, sp_first_part(lay, c->global, k) + at);
+        }
+}
+
+/* Lists the evicted keys that the stage has for the queries of a right slice. */
+static void plan_rounds(struct sp_op_ctx *c, int i, bool gradients, struct sp_key_rounds *r)
+{
+    const struct sp_layout *lay = sp_multiplex_layout(c->g);
+    bool right = is_right(c, part_of(c, c->slice).slice), owns = c->st->index == c->global;
+    int kept = owns ? sp_first_kept_part(plan_of(c), c->g->shape.seq, c->global) : 0;
+
+    r->items = right ? sp_parts_before_right(lay, c->global) : 0;
+    r->gradients = gradients;
+    for (int k = 0; k < r->items; k++) {
+        struct sp_place **share = owns ? NULL : sp_share_places(c->g, c->st, c->global, c->mb, k);
+
+        r->evicted[k] = share ? share + 2 * i : NULL;
+        if (owns && k >= kept)
+            r->evicted[k] = activations_of(c, k, i)->evicted;
+    }
+    sp_key_rounds_plan(c, r);
 }
 
 /* ---- gradients of keys ----------------------------------------------------------------------- */
@@ -173,11 +219,13 @@ static void begin_shares(const struct sp_op_ctx *c, int i)
 
     for (int r = 0; r < before; r++) {
         if (c->st->index == c->global) {
-            take_dkv(c, r, i, r < kept);
+            if (!activations_of(c, r, i)->evicted) /* else its first reader makes them */
+                take_dkv(c, r, i, r < kept);
             continue;
         }
         sp_key_share(plan_of(c), seq, c->global, r, c->st->index, &first, &len);
-        if (len > 0 && !share_of(c, SP_TENSOR_DKV, r, 0))
+        if (len > 0 && !share_of(c, SP_TENSOR_DKV, r, 0) &&
+            !sp_share_places(c->g, c->st, c->global, c->mb, r))
             take_share(c, r, len);
     }
 }
@@ -199,27 +247,6 @@ static bool begin_gradients(const struct sp_op_ctx *c, int i)
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
-
-/* Attention for the op's own queries (struct sp_op_ctx: attend). */
-static void attend(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t bytes)
-{
-    struct sp_layer_activations *t = &c->fl->layers[i];
-    const struct sp_shape *sh = heads_of(c, c->slice);
-    bool first = d_o && begin_gradients(c, i);
-    int others = helpers(c);
-    struct queries q;
-
-    queries_of(c, c->slice, c->st->index, i, &q);
-    q.at.ends = others == 0;
-    q.at.q = t->own.q;
-    q.at.o = t->own.o;
-    q.at.lse = t->own.lse;
-    q.at.sum = t->own.sum = sp_take_sum(c, sh, 1 + others);
-    if (d_o)
-        sp_attn_bwd_insert(&c->ctx, sh, &q.at, first, d_o, t->own.dq, bytes);
-    else
-        sp_attn_fwd_insert(&c->ctx, sh, &q.at, bytes);
-}
 
 static struct sp_tensor_id tensor_of(const struct sp_op_ctx *c, enum sp_tensor_kind kind, int part)
 {
@@ -247,29 +274,100 @@ static struct sp_tensor *leave(const struct sp_op_ctx *c, enum sp_tensor_kind ki
     return left;
 }
 
-/* Attention for another part's queries. */
-static void help(const struct sp_op_ctx *c, int part, int i)
+/* A round of attention for the op's own queries. `makes`: it makes the gradients of keys instead of
+ * adding to them. */
+static void attend_own(const struct sp_op_ctx *c, int i, const struct round *of, bool makes,
+                       struct sp_tensor *d_o, int64_t bytes)
 {
-    const struct sp_shape *sh = heads_of(c, part);
+    struct sp_layer_activations *t = &c->fl->layers[i];
+    const struct sp_shape *sh = heads_of(c, c->slice);
+    bool last = of->round == of->keys.n;
+    struct queries q;
+
+    queries_of(c, c->slice, c->st->index, i, of, &q);
+    q.at.begins = of->round == 0;
+    q.at.ends = last && helpers(c) == 0;
+    q.at.q = t->own.q;
+    q.at.o = t->own.o;
+    q.at.lse = t->own.lse;
+    q.at.sum = t->own.sum;
+    if (d_o)
+        sp_attn_bwd_insert(&c->ctx, sh, &q.at, makes, d_o, t->own.dq, last ? bytes : 0);
+    else
+        sp_attn_fwd_insert(&c->ctx, sh, &q.at, of->round == 0 ? bytes : 0);
+}
+
+/* Attention for another part's queries, and its results. */
+struct assist {
+    int part;
+    bool begun;
+    struct sp_tensor *o, *lse, *dq, *sum;
+};
+
+/* A round of it; none if all keys of these queries are evicted and the round reads those in
+ * memory. */
+static void help(const struct sp_op_ctx *c, struct assist *a, int i, const struct round *of)
+{
+    const struct sp_shape *sh = heads_of(c, a->part);
     struct sp_task_context ctx = c->ctx;
     size_t elem = sp_shape_elem(sh);
     struct queries q;
 
-    ctx.slice = part;
+    ctx.slice = a->part;
     ctx.exchanged = true;
-    queries_of(c, part, c->st->index, i, &q);
-    q.at.ends = true;
-    q.at.q = came(c, SP_TENSOR_Q, part);
-    if (ctx.pass == 'F') {
-        q.at.o = leave(c, SP_TENSOR_O, part, sh->q_width, elem);
-        q.at.lse = leave(c, SP_TENSOR_LSE, part, sh->model.heads, sizeof(float));
-        sp_attn_fwd_insert(&ctx, sh, &q.at, 0);
+    queries_of(c, a->part, c->st->index, i, of, &q);
+    if (!q.at.n_keys)
         return;
+    q.at.begins = !a->begun;
+    q.at.ends = of->round == of->keys.n;
+    q.at.q = came(c, SP_TENSOR_Q, a->part);
+    q.at.sum = a->sum;
+    if (ctx.pass == 'F') {
+        a->o = a->begun ? a->o : leave(c, SP_TENSOR_O, a->part, sh->q_width, elem);
+        a->lse =
+            a->begun ? a->lse : leave(c, SP_TENSOR_LSE, a->part, sh->model.heads, sizeof(float));
+        q.at.o = a->o;
+        q.at.lse = a->lse;
+        sp_attn_fwd_insert(&ctx, sh, &q.at, 0);
+    } else {
+        a->dq = a->begun ? a->dq : leave(c, SP_TENSOR_DQ, a->part, sh->q_width, elem);
+        q.at.o = came(c, SP_TENSOR_O, a->part);
+        q.at.lse = came(c, SP_TENSOR_LSE, a->part);
+        sp_attn_bwd_insert(&ctx, sh, &q.at, false, came(c, SP_TENSOR_DO, a->part), a->dq, 0);
     }
-    q.at.o = came(c, SP_TENSOR_O, part);
-    q.at.lse = came(c, SP_TENSOR_LSE, part);
-    sp_attn_bwd_insert(&ctx, sh, &q.at, false, came(c, SP_TENSOR_DO, part),
-                       leave(c, SP_TENSOR_DQ, part, sh->q_width, elem), 0);
+    a->begun = true;
+}
+
+/* Attention over the keys that the stage has (struct sp_op_ctx: attend), for the queries of all
+ * parts: keys are streamed through once for all. */
+static void attend(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t bytes)
+{
+    bool first = d_o && begin_gradients(c, i);
+    struct assist assist[SP_MULTIPLEX_STAGES];
+    struct stages of = stages_of(c);
+    struct round r;
+    int n = 0;
+
+    plan_rounds(c, i, d_o != NULL, &r.keys);
+    c->fl->layers[i].own.sum = sp_take_sum(c, heads_of(c, c->slice), r.keys.n + 1 + helpers(c));
+    for (int s = of.first; s <= of.last; s++)
+        if (s != c->st->index && has_keys(c, part_at(c, s), c->st->index)) {
+            int part = part_at(c, s);
+
+            assist[n++] = (struct assist){.part = part,
+                                          .sum = sp_take_sum(c, heads_of(c, part), r.keys.n + 1)};
+        }
+    for (r.round = 0; r.round <= r.keys.n; r.round++) {
+        bool makes = r.round ? !r.keys.stream[r.round - 1].made : first;
+
+        sp_key_rounds_begin(c, r.round, &r.keys);
+        attend_own(c, i, &r, makes, d_o, bytes);
+        for (int k = 0; k < n; k++)
+            help(c, &assist[k], i, &r);
+        sp_key_rounds_end(c, r.round, &r.keys);
+    }
+    for (int k = 0; k < n; k++)
+        sp_pool_drop(&assist[k].sum);
 }
 
 /* The result of the k-th assisting stage, in the order of arrival. */
@@ -296,7 +394,7 @@ static void merge(struct sp_op_ctx *c, int i)
 
         if (s == c->st->index || !has_keys(c, c->slice, s))
             continue;
-        queries_of(c, c->slice, s, i, &q);
+        queries_of(c, c->slice, s, i, NULL, &q);
         q.at.begins = false;
         q.at.ends = k == n - 1;
         q.at.o = t->own.o;
@@ -328,12 +426,7 @@ static void run_part(struct sp_shared_op *r, int op_part)
     int step = op_part / 2;
 
     if (op_part % 2) {
-        struct stages of = stages_of(c);
-
         sp_chunk_attend_layer(c, r->layer);
-        for (int s = of.first; s <= of.last; s++)
-            if (s != c->st->index && has_keys(c, part_at(c, s), c->st->index))
-                help(c, part_at(c, s), r->layer);
         return;
     }
     if (step == 0)
