@@ -163,7 +163,8 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
     for (int l = work->first; l < work->first + work->layers; l++) {
         /* q, k, v that were received are kept, whatever else is recomputed */
         bool kept = plan->family->facts.parts && !work->qkv_with_attention && !work->pre;
-        enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
+        enum sp_recompute all = sp_layer_recompute(plan, recompute, l);
+        enum sp_recompute mode = work->keeps_attention ? sp_recompute_keeping_attention(all) : all;
         bool again = work->input && mode == SP_RECOMPUTE_FULL; /* attention's output */
         struct times t = times_of(work, kept ? SP_RECOMPUTE_NONE : mode,
                                   plan->layout.slices > 1 && !plan->family->facts.parts);

@@ -113,7 +113,7 @@ static void take_sizes(struct sp_trainer *t)
     sp_shape_init(&t->shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches);
     sp_shape_cut(&t->shape, a->mlp_chunk, a->logit_rows);
-    sp_groups_shape(&a->groups, a->layout.slices, &t->shape);
+    sp_groups_shape(&a->groups, &a->layout, &t->shape);
     t->shape.dtype = a->dtype;
 }
 

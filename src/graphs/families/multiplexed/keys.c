@@ -9,7 +9,7 @@
  * part. */
 static bool rows_of(struct sp_graph *g, const struct sp_tensor_id *id, struct sp_rows *rows)
 {
-    const struct sp_shape *sh = &sp_graph_cut(g, id->at)->shapes[id->slice];
+    const struct sp_shape *sh = sp_cut_attention(sp_graph_cut(g, id->at), id->slice);
     int first, len;
 
     sp_key_share(g->cfg.plan, g->shape.seq, id->at, id->slice, id->block - 1, &first, &len);
@@ -22,7 +22,7 @@ static bool rows_of(struct sp_graph *g, const struct sp_tensor_id *id, struct sp
 
 void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
-    const struct sp_shape *sh = &sp_graph_cut(g, id->at)->shapes[id->slice];
+    const struct sp_shape *sh = sp_cut_attention(sp_graph_cut(g, id->at), id->slice);
     struct sp_task_context ctx = sp_stage_context(g, st, 'K');
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
     struct sp_tensor_id all = *id;
@@ -35,7 +35,7 @@ void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tens
     received = sp_multiplex_find(g, &all);
     for (int i = 0; i < n; i++) {
         struct sp_tensor *kv =
-            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].own.kv;
+            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].heads->kv;
 
         kv = kv ? kv : received->piece[i];
         piece[i] = kv;
@@ -53,7 +53,7 @@ void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tens
 
 void sp_share_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_tensor_id *id)
 {
-    const struct sp_shape *sh = &sp_graph_cut(g, id->at)->shapes[id->slice];
+    const struct sp_shape *sh = sp_cut_attention(sp_graph_cut(g, id->at), id->slice);
     struct sp_task_context ctx = sp_stage_context(g, owner, 'K');
     const struct sp_stored *share = sp_store_find(&owner->store, id);
     struct sp_rows in;
@@ -66,7 +66,7 @@ void sp_share_add(struct sp_graph *g, struct sp_stage *owner, const struct sp_te
     rows.to_at = in.from_at;
     for (int i = 0; i < share->n; i++) {
         struct sp_tensor *dkv =
-            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].own.dkv;
+            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].heads->dkv;
 
         if (cut)
             sp_rows_add_insert(&ctx, sh, &rows, share->piece[i], dkv);
