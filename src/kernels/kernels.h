@@ -100,8 +100,8 @@ void sp_norm_bwd(const struct sp_norm *n, const float *x, const float *stats,
  */
 struct sp_rotation {
     int batch, len, heads, d, ld, pos0;
-    int skip; /* positions between those of two rows */
     const struct sp_rope *rope;
+    int skip; /* positions between those of two rows */
 };
 
 void sp_rope(const struct sp_rotation *r, bool inverse, float *x);
@@ -180,8 +180,8 @@ struct sp_embed {
     int batch, len, h;
     int pos0; /* before 0 if the first rows of the table are elsewhere */
     int here; /* rows of `positions`; another device has those of other positions. 0: all are */
-    int skip; /* positions between those of two rows */
     const int32_t *ids;
+    int skip; /* positions between those of two rows */
 };
 
 /* The position of row t of a sequence. */

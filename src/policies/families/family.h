@@ -134,6 +134,8 @@ struct sp_shared_slices {
      * longer than another. `token` is the cost of a token, `pair` that of a query with one of its
      * keys. 0, or -errno after one line. */
     int (*cut)(struct sp_plan *plan, int unit, double token, double pair);
+    /* Cuts them as another plan of as many stages and slices does. 0 or -ENOMEM. */
+    int (*cut_like)(struct sp_plan *plan, const struct sp_plan *from);
 };
 
 /* Which stage holds which parameters (ownership.h), if not the placement of global stages decides.

@@ -312,7 +312,8 @@ static const struct sp_shared_slices shared = {.parts_of = sp_parts_of,
                                                .slice = slice,
                                                .keeps_attention = keeps_attention,
                                                .key_share = sp_key_share,
-                                               .cut = sp_multiplex_cut_parts};
+                                               .cut = sp_multiplex_cut_parts,
+                                               .cut_like = sp_multiplex_cut_like};
 
 const struct sp_family sp_family_multiplexed = {
     .name = "subsequence",

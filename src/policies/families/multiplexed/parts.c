@@ -17,6 +17,7 @@
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     LEAST = 4, /* a part has at least a fourth of the tokens of an equal one */
@@ -100,25 +101,49 @@ static int write_parts(const struct parts *p, int slice, int first, int len)
         for (int j = 1; j <= of; j++)
             if (at[j] <= at[j - 1] && is_cut(lay, slice, of))
                 return sp_error(EINVAL,
-                                "slice %d of %d tokens cannot be shared out to %d stages: take "
+                                "slice %d of %d tokens cannot be shared out to %d stages%s: take "
                                 "longer slices or fewer stages",
-                                slice, len, of);
+                                slice, len, of, p->unit > 1 ? " of devices that share tokens" : "");
     }
     return 0;
+}
+
+/* The number of entries of part_token. */
+static size_t tokens_of(const struct sp_layout *lay)
+{
+    return (size_t)lay->slices * (size_t)(lay->stages + 1) * (size_t)(lay->stages + 1);
+}
+
+static int allocate(struct sp_multiplex_cut *multiplex, const struct sp_layout *lay)
+{
+    free(multiplex->part_token);
+    multiplex->part_token = calloc(tokens_of(lay), sizeof *multiplex->part_token);
+    return multiplex->part_token
+               ? 0
+               : sp_error(ENOMEM, "no memory for parts of %d slices", lay->slices);
+}
+
+int sp_multiplex_cut_like(struct sp_plan *plan, const struct sp_plan *from)
+{
+    const struct sp_multiplex_cut *cut = sp_multiplex_cut_of(&from->layout);
+    struct sp_multiplex_cut *own = sp_multiplex_cut_of(&plan->layout);
+    int err = cut->part_token ? allocate(own, &plan->layout) : 0;
+
+    if (!err && cut->part_token)
+        memcpy(own->part_token, cut->part_token,
+               tokens_of(&plan->layout) * sizeof *own->part_token);
+    return err;
 }
 
 int sp_multiplex_cut_parts(struct sp_plan *plan, int unit, double token, double pair)
 {
     const struct sp_layout *lay = &plan->layout;
     struct sp_multiplex_cut *multiplex = sp_multiplex_cut_of(lay);
-    size_t tokens = (size_t)lay->slices * (size_t)(lay->stages + 1) * (size_t)(lay->stages + 1);
     struct parts p = {.lay = lay, .unit = unit};
-    int err = 0;
+    int err = allocate(multiplex, lay);
 
-    free(multiplex->part_token);
-    multiplex->part_token = calloc(tokens, sizeof *multiplex->part_token);
-    if (!multiplex->part_token)
-        return sp_error(ENOMEM, "no memory for parts of %d slices", lay->slices);
+    if (err)
+        return err;
     p.part_token = multiplex->part_token;
     for (int of = 1; of <= lay->stages; of++)
         for (int j = 1; j <= of; j++)
