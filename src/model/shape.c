@@ -135,6 +135,7 @@ void sp_shape_context(struct sp_shape *sh, int context, int ulysses)
 void sp_shape_stripe(struct sp_shape *sh)
 {
     sh->stride = sh->context;
+    sh->joins = false; /* what they exchange is joined anyway */
 }
 
 void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)

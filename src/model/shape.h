@@ -69,7 +69,7 @@ void sp_shape_context(struct sp_shape *sh, int context, int ulysses);
 /* Lets these devices take the tokens in turns ("stripes": Brandon et al. 2023, "Striped Attention"):
  * device k has every context-th token from the k-th on. Then sequences may be cut anywhere at a
  * multiple of their number, and no token changes its device. What devices of other tokens exchange
- * for attention is joined in the order of the tokens. */
+ * for attention is joined in the order of the tokens. To be called last; not with `sequence`. */
 void sp_shape_stripe(struct sp_shape *sh);
 
 /* Joins the shares of devices that share parameters for attention, if they share tokens too, or if

@@ -219,11 +219,6 @@ static int check_context(const char *command, const char *schedule, const struct
     if (!(sp_plan_groups(plan) & SP_GROUP_TOKENS))
         return sp_error(EINVAL, "%s: --context-parallel %d is not available for %s; leave it out",
                         command, C, schedule);
-    if (plan->family->shared && sh->tensor > 1)
-        return sp_error(EINVAL,
-                        "%s: --context-parallel %d: with %s:multiplex it is not available together "
-                        "with --tensor-parallel; leave one of them out",
-                        command, C, plan->def->name);
     if (plan->family->shared && sh->ring > 1)
         return sp_error(EINVAL,
                         "%s: --context-parallel %d: stages of %s:multiplex share keys already, "

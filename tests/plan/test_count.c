@@ -49,10 +49,7 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     int context = groups_of & SP_GROUP_TOKENS ? group[1] : 1;
     int every = 1, mlp_rows = 0, head_rows = 0;
     bool shared = plan->family->shared;
-    int ulysses;
-
-    context = shared && tensor > 1 ? 1 : context; /* what train refuses */
-    ulysses = context;
+    int ulysses = context;
 
     model.kv_heads = 4 >> draw_below(seed, 3); /* fewer than members, too */
     mlp_rows = draw_below(seed, 3) ? 0 : 7;
