@@ -73,6 +73,8 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     sp_shape_tensor(&r->shape, tensor, draw_below(seed, 2) && !shared);
     while (!sp_shape_divides_heads(&r->shape.held, ulysses))
         ulysses /= 2;
+    if (shared) /* train refuses rings */
+        context = ulysses;
     sp_shape_context(&r->shape, context, ulysses);
     if (shared)
         sp_shape_stripe(&r->shape);

@@ -140,7 +140,7 @@ refused "document-separator 256: llama-tiny has tokens 0 to 255" train $few --do
 refused "context-parallel 2 is not available for slimpipe" train $few $two --schedule slimpipe --slices 2 --dry-run
 refused "stages of sppo:multiplex share keys already.* take --context-method ulysses" train $few $two $ring \
     --schedule sppo:multiplex --slices 2 --dry-run
-refused "slice 2 of 10 tokens cannot be shared out to 4 stages of devices that share tokens" train $few $four --stages 4 \
+refused "slice 0 of 12 tokens cannot be shared out to 4 stages of devices that share tokens" train $few $four --stages 4 \
     --schedule sppo:multiplex --slices 3 --dry-run
 refused "context-method ulysses=3,ring: 4 processes.*no groups of 3" train $few $four --context-method ulysses=3,ring --dry-run
 refused "context-method rings: want ulysses, ring, .*did you mean ring" train $few $four --context-method rings --dry-run
