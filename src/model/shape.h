@@ -28,8 +28,8 @@ struct sp_shape {
     bool sequence; /* they also share the tokens of all else; otherwise each has all tokens there */
     int table_first; /* the first row of the position table that a device has */
     int first;       /* position of the first token: not 0 in later slices of a sequence */
-    int stride; /* positions from one token to the next. Of all devices: `context` if they take the
-                 * tokens in turns, 1 if each has consecutive ones */
+    int stride; /* positions from one token of a device to the next: 1, or `context` if devices take
+                 * the tokens in turns */
     int second; /* position of the first token of the second half, if that does not follow the first
                  * half: all first halves then lie before all second ones. Else 0 */
     int rows;   /* T = b*s / sp_shape_spread */
@@ -68,8 +68,8 @@ void sp_shape_context(struct sp_shape *sh, int context, int ulysses);
 
 /* Lets these devices take the tokens in turns ("stripes": Brandon et al. 2023, "Striped Attention"):
  * device k has every context-th token from the k-th on. Then sequences may be cut anywhere at a
- * multiple of their number, and no token changes its device. What devices of other tokens exchange
- * for attention is joined in the order of the tokens. To be called last; not with `sequence`. */
+ * multiple of their number, and no token changes its device. Attention joins what the devices
+ * exchange in the order of the tokens. To be called last; not with `sequence`. */
 void sp_shape_stripe(struct sp_shape *sh);
 
 /* Joins the shares of devices that share parameters for attention, if they share tokens too, or if

@@ -185,7 +185,7 @@ static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
     return tokens_of(plan, shape, t) / sp_shape_spread(shape);
 }
 
-/* Elements of keys and values. Those of stripes are joined: a share is of any tokens. */
+/* Elements of keys and values. Stripes are joined for attention, so a share may begin at any token. */
 static int64_t key_elements(const struct sp_plan *plan, const struct sp_shape *shape,
                             const struct sp_tensor_id *t)
 {
