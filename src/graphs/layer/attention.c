@@ -121,8 +121,8 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
             pos += len;
         }
     a->at = (struct sp_attn){
-        .q_len = tokens_of(c, c->slice)->seq,
-        .q_pos = pos - tokens_of(c, c->slice)->seq,
+        .q_len = sp_op_heads(c, part)->seq,
+        .q_pos = pos - sp_op_heads(c, part)->seq,
         .begins = round == 0,
         .ends = round == r->n && !c->given,
         .n_keys = n,
