@@ -11,6 +11,9 @@
  * from a copy. It sums their gradients in buffers of its own, so that the parts need not wait for
  * each other (policies/families/multiplexed/shared_weights.h). The parts of a slice attend together:
  * shared.c.
+ *
+ * Members of a stage that share tokens have them in turns (sp_shape_stripe), so rows go from a member
+ * to the same one of another stage. Attention has each member's heads of all tokens of a part.
  */
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
