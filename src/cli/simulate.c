@@ -194,7 +194,7 @@ static void find_shape(const struct args *a, struct subject *s)
                   a->layout.micro_batches);
     sp_shape_cut(shape, 0, sp_machine_head_rows(s->machine, &s->model));
     shape->dtype = (enum sp_dtype)a->dtype;
-    sp_groups_shape(&a->groups, a->layout.slices, shape);
+    sp_groups_shape(&a->groups, &a->layout, shape);
 }
 
 static int find_machine(const struct args *a, struct subject *s)

@@ -3,12 +3,15 @@
  * (T,width) tensors, of both the keys and the values in a row of kv.
  *
  *   part_j(T, n) = whole(T, first_j .. first_j + n-1)
+ *
+ * The rows of tokens that n devices have in turns are also columns, of (T, n width).
  */
 #include "codelets/insert.h"
 
 struct columns_args {
     struct sp_task_args base;
     bool keys;
+    int turns; /* the width of rows that devices have in turns; 0: heads */
 };
 
 /* The columns of part j: `n` from `first` on, in each of `segments` segments of `width` in a
@@ -23,8 +26,11 @@ static struct columns columns_of(const struct columns_args *a, int j)
     const struct sp_shape *sh = a->base.shape;
     int heads = a->keys ? sh->model.kv_heads : sh->model.heads, parts = sh->ulysses;
     int each = heads > parts ? heads / parts : 1, first = (int)((int64_t)j * heads / parts);
-    size_t d = (size_t)sh->model.head_dim;
+    size_t d = (size_t)sh->model.head_dim, turns = (size_t)a->turns;
 
+    if (turns)
+        return (struct columns){
+            .segments = 1, .width = (size_t)parts * turns, .first = (size_t)j * turns, .n = turns};
     return (struct columns){.segments = a->keys ? 2 : 1,
                             .width = (size_t)heads * d,
                             .first = (size_t)first * d,
@@ -80,31 +86,56 @@ static void join(const struct sp_backend *k, const struct join_buffers *b,
 SP_CODELET(split);
 SP_CODELET(join);
 
-static struct sp_task *new_task(const struct sp_task_context *ctx, struct sp_codelet *cl,
-                                const char *name, const struct sp_shape *sh, bool keys)
+static void submit(const struct sp_task_context *ctx, struct sp_task *task, bool keys, int turns)
 {
-    struct sp_task *task = sp_task_new(ctx, cl, name, sh, sizeof(struct columns_args));
     struct columns_args *a = task->args;
 
     a->keys = keys;
-    a->base.variant = keys;
-    return task;
+    a->turns = turns;
+    a->base.variant = keys + 2 * (uint32_t)turns;
+    sp_task_submit(ctx, task, 0);
+}
+
+static void insert_split(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                         struct columns_args how, struct sp_tensor *whole,
+                         struct sp_tensor *const *parts)
+{
+    struct sp_task *task = sp_task_new(ctx, &split_cl, "split", sh, sizeof(struct columns_args));
+
+    SP_TASK_BUFFERS(task, split, .whole = whole, .part = parts, .n_part = sh->ulysses);
+    submit(ctx, task, how.keys, how.turns);
+}
+
+static void insert_join(const struct sp_task_context *ctx, const struct sp_shape *sh,
+                        struct columns_args how, struct sp_tensor *const *parts,
+                        struct sp_tensor *whole)
+{
+    struct sp_task *task = sp_task_new(ctx, &join_cl, "join", sh, sizeof(struct columns_args));
+
+    SP_TASK_BUFFERS(task, join, .whole = whole, .part = parts, .n_part = sh->ulysses);
+    submit(ctx, task, how.keys, how.turns);
 }
 
 void sp_heads_split_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
                            struct sp_tensor *whole, struct sp_tensor *const *parts)
 {
-    struct sp_task *task = new_task(ctx, &split_cl, "split", sh, keys);
-
-    SP_TASK_BUFFERS(task, split, .whole = whole, .part = parts, .n_part = sh->ulysses);
-    sp_task_submit(ctx, task, 0);
+    insert_split(ctx, sh, (struct columns_args){.keys = keys}, whole, parts);
 }
 
 void sp_heads_join_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
                           struct sp_tensor *const *parts, struct sp_tensor *whole)
 {
-    struct sp_task *task = new_task(ctx, &join_cl, "join", sh, keys);
+    insert_join(ctx, sh, (struct columns_args){.keys = keys}, parts, whole);
+}
 
-    SP_TASK_BUFFERS(task, join, .whole = whole, .part = parts, .n_part = sh->ulysses);
-    sp_task_submit(ctx, task, 0);
+void sp_turns_split_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int width,
+                           struct sp_tensor *whole, struct sp_tensor *const *parts)
+{
+    insert_split(ctx, sh, (struct columns_args){.turns = width}, whole, parts);
+}
+
+void sp_turns_join_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int width,
+                          struct sp_tensor *const *parts, struct sp_tensor *whole)
+{
+    insert_join(ctx, sh, (struct columns_args){.turns = width}, parts, whole);
 }

@@ -30,6 +30,7 @@ static void embed_fwd(const struct sp_backend *k, const struct embed_fwd_buffers
                                     .h = sh->model.hidden,
                                     .pos0 = s.position - sh->table_first,
                                     .here = sh->held.positions,
+                                    .skip = sh->stride - 1,
                                     .ids = (int32_t *)b->ids + s.row},
                  b->tokens, b->positions, sp_skip(sh, b->x, s.row * (size_t)sh->model.hidden));
     sp_check_finite(a, k, "x", b->x, (size_t)sh->rows * (size_t)sh->model.hidden);
@@ -55,6 +56,7 @@ static void embed_wgrad(const struct sp_backend *k, const struct embed_wgrad_buf
                                         .h = sh->model.hidden,
                                         .pos0 = s.position - sh->table_first,
                                         .here = sh->held.positions,
+                                        .skip = sh->stride - 1,
                                         .ids = (int32_t *)b->ids + s.row},
                      sp_skip(sh, b->dx, s.row * (size_t)sh->model.hidden), b->dtokens,
                      b->dpositions);

@@ -272,6 +272,13 @@ void sp_heads_split_insert(const struct sp_task_context *ctx, const struct sp_sh
 void sp_heads_join_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, bool keys,
                           struct sp_tensor *const *parts, struct sp_tensor *whole);
 
+/* The same for tokens that sh->ulysses devices have in turns: whole(b, n len, width), part
+ * (b,len,width), where `sh` describes a part. */
+void sp_turns_split_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int width,
+                           struct sp_tensor *whole, struct sp_tensor *const *parts);
+void sp_turns_join_insert(const struct sp_task_context *ctx, const struct sp_shape *sh, int width,
+                          struct sp_tensor *const *parts, struct sp_tensor *whole);
+
 /* Rows of tokens that move between (b,len,width) tensors with different cuts. */
 struct sp_rows {
     int batch, width, n;

@@ -172,6 +172,7 @@ static void rotate(const struct sp_backend *k, const struct sp_qkv *p, bool inve
                                 .d = m->head_dim,
                                 .ld = sh->q_width,
                                 .pos0 = s.position,
+                                .skip = sh->stride - 1,
                                 .rope = &m->rope};
 
         k->rope(k, &r, inverse, sp_skip(sh, p->q, s.row * (size_t)sh->q_width));

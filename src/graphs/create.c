@@ -168,10 +168,10 @@ static int allocate_cut(const struct sp_graph *g, struct sp_cut *cut)
     size_t n = (size_t)cut->n, m = n * (size_t)cut->n_shares;
 
     cut->shapes = calloc(n, sizeof *cut->shapes);
-    cut->heads = exchanges && !shared ? calloc(n, sizeof *cut->heads) : NULL;
+    cut->heads = exchanges && !g->shape.joins ? calloc(n, sizeof *cut->heads) : NULL;
     cut->shares = shared ? calloc(m, sizeof *cut->shares) : NULL;
     cut->joined = g->shape.joins ? calloc(1, sizeof *cut->joined) : NULL;
-    if (!cut->shapes || (exchanges && !shared && !cut->heads) || (shared && !cut->shares) ||
+    if (!cut->shapes || (exchanges && !g->shape.joins && !cut->heads) || (shared && !cut->shares) ||
         (g->shape.joins && !cut->joined))
         return -ENOMEM;
     if (shared && g->shape.mlp_rows < g->shape.rows && allocate_chunks(cut))

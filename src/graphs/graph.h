@@ -234,6 +234,12 @@ struct sp_cut {
     struct sp_cut *chunks;
 };
 
+/* Slice k for attention over all its tokens: by this member's heads, where heads are split. */
+static inline const struct sp_shape *sp_cut_attention(const struct sp_cut *cut, int k)
+{
+    return cut->heads ? &cut->heads[k] : cut->shares ? &cut->shares[k] : &cut->shapes[k];
+}
+
 struct sp_graph_family;
 struct sp_op_ctx;
 

@@ -112,7 +112,7 @@ static bool has_shares(const struct sp_shape *sh)
 
 int sp_activations_parts(const struct sp_shape *sh)
 {
-    int heads = sp_shape_exchanges(sh) ? sh->ulysses : 0;
+    int heads = sp_shape_exchanges(sh) ? sp_shape_parts(sh) : 0;
 
     return heads + (has_shares(sh) ? sp_shape_shares(sh) : 0);
 }
@@ -122,6 +122,6 @@ void sp_activations_give(const struct sp_shape *sh, struct sp_layer_activations 
 {
     bool exchanges = sp_shape_exchanges(sh);
 
-    t->shares = has_shares(sh) ? parts + (exchanges ? sh->ulysses : 0) : &t->own;
+    t->shares = has_shares(sh) ? parts + (exchanges ? sp_shape_parts(sh) : 0) : &t->own;
     t->heads = exchanges ? parts : attends_shares(sh) ? t->shares : &t->own;
 }

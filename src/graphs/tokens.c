@@ -114,8 +114,9 @@ static void scatter(const struct sp_cut *cut, int b, const int32_t *row, int32_t
         for (int i = 0; i < sp_shape_runs(sh); i++) {
             struct sp_tokens_run run = sp_shape_run(sh, i);
 
-            memcpy(memory + run.row + (size_t)b * (size_t)run.len, row + run.first,
-                   sizeof *row * (size_t)run.len);
+            for (int t = 0; t < run.len; t++)
+                memory[run.row + (size_t)b * (size_t)run.len + (size_t)t] =
+                    row[run.first + t * sh->stride];
         }
         memory += sh->rows;
     }

@@ -94,13 +94,14 @@ void sp_norm_bwd(const struct sp_norm *n, const float *x, const float *stats,
 /*
  * Rotates `heads` heads of size d in rows of x (leading dimension ld), in place, the halves
  * convention of Hugging Face: (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1 sin), angle =
- * (pos0 + t) / theta^(2i/d), stretched as `rope` says, for row t of each of `batch` sequences of
- * `len` rows.
+ * (pos0 + t (1 + skip)) / theta^(2i/d), stretched as `rope` says, for row t of each of `batch`
+ * sequences of `len` rows.
  * `inverse` rotates back, which is also the backward.
  */
 struct sp_rotation {
     int batch, len, heads, d, ld, pos0;
     const struct sp_rope *rope;
+    int skip; /* positions between those of two rows */
 };
 
 void sp_rope(const struct sp_rotation *r, bool inverse, float *x);
@@ -174,19 +175,28 @@ void sp_add(size_t n, const float *x, float *y);
 
 /* ---- embedding and loss ---------------------------------------------------------------- */
 
-/* x(batch*len,h) = table[ids] (+ positions[pos0 + t], if not NULL). */
+/* x(batch*len,h) = table[ids] (+ positions[pos0 + t (1 + skip)], if not NULL). */
 struct sp_embed {
     int batch, len, h;
     int pos0; /* before 0 if the first rows of the table are elsewhere */
     int here; /* rows of `positions`; another device has those of other positions. 0: all are */
     const int32_t *ids;
+    int skip; /* positions between those of two rows */
 };
 
-/* The positions pos0 + t that are rows of the table: those of t = *first .. *end-1. */
+/* The position of row t of a sequence. */
+static inline int sp_embed_position(const struct sp_embed *e, int t)
+{
+    return e->pos0 + t * (1 + e->skip);
+}
+
+/* The positions that are rows of the table: those of t = *first .. *end-1. */
 static inline void sp_embed_here(const struct sp_embed *e, int *first, int *end)
 {
-    *first = e->pos0 < 0 ? -e->pos0 : 0;
-    *end = e->here && e->here - e->pos0 < e->len ? e->here - e->pos0 : e->len;
+    int after = (e->here - e->pos0 + e->skip) / (1 + e->skip);
+
+    *first = e->pos0 < 0 ? (e->skip - e->pos0) / (1 + e->skip) : 0;
+    *end = !e->here || after > e->len ? e->len : e->here > e->pos0 ? after : 0;
 }
 
 void sp_embed(const struct sp_embed *e, const float *table, const float *positions, float *x);

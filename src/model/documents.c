@@ -62,8 +62,8 @@ static bool go_to_next(const struct sp_shape *sh, const struct sp_documents *d,
         s->first = run.first;
         return true;
     }
-    s->first += s->len;
-    if (d && s->first < run.first + run.len)
+    s->first += s->len * sh->stride;
+    if (d && s->first < run.first + run.len * sh->stride)
         return true;
     if (d && s->sequence < sh->batch - 1) {
         s->sequence++;
@@ -86,18 +86,19 @@ bool sp_segment_next(const struct sp_shape *sh, const struct sp_documents *d, st
     if (!go_to_next(sh, d, s))
         return false;
     run = sp_shape_run(sh, s->run);
-    end = run.first + run.len;
+    end = run.first + run.len * sh->stride;
     s->row = run.row;
     s->sequences = sh->batch;
     s->position = s->first;
     if (d) {
         at = document_at(d, s->sequence, s->first);
-        s->row += (size_t)s->sequence * (size_t)run.len + (size_t)(s->first - run.first);
+        s->row +=
+            (size_t)s->sequence * (size_t)run.len + (size_t)((s->first - run.first) / sh->stride);
         s->sequences = 1;
         s->position = s->first - d->start[at];
         if (at + 1 < d->first[s->sequence + 1] && d->start[at + 1] < end)
             end = d->start[at + 1];
     }
-    s->len = end - s->first;
+    s->len = (end - s->first + sh->stride - 1) / sh->stride;
     return true;
 }

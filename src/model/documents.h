@@ -21,8 +21,8 @@ void sp_documents_destroy(struct sp_documents *d);
 int sp_documents_read(struct sp_documents *d, int b, const int32_t *tokens, int n, int separator);
 
 /*
- * Tokens that follow each other in a sequence and a document, or, where documents are not told apart, in as many
- * sequences as there are.
+ * Tokens of a device that follow each other in a sequence and a document, or, where documents are not told apart, in
+ * as many sequences as there are. Their positions are the shape's stride apart.
  */
 struct sp_segment {
     int sequences, len;

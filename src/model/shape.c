@@ -78,6 +78,7 @@ void sp_shape_init(struct sp_shape *sh, const struct sp_model *m, int batch, int
         .context = 1,
         .ulysses = 1,
         .ring = 1,
+        .stride = 1,
         .tensor = 1,
         .pipelines = 1,
         .loss_scale = 1.0f / ((float)micro_batches * (float)T),
@@ -131,6 +132,12 @@ void sp_shape_context(struct sp_shape *sh, int context, int ulysses)
     sp_shape_join(sh, 1);
 }
 
+void sp_shape_stripe(struct sp_shape *sh)
+{
+    sh->stride = sh->context;
+    sh->joins = false; /* what they exchange is joined anyway */
+}
+
 void sp_shape_tensor(struct sp_shape *sh, int devices, bool sequence)
 {
     struct sp_model part;
@@ -156,6 +163,10 @@ void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_s
 
     *member = *sh;
     member->seq /= sp_shape_spread(sh);
+    if (sh->stride > 1) {
+        member->first += part / sh->ulysses + part % sh->ulysses * sh->ring;
+        return;
+    }
     member->first += (part * shares + share) * len;
     if (sh->ring > 1)
         member->second = sh->first + (sp_shape_second(sh, part) * shares + share) * len;
@@ -185,6 +196,12 @@ void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads)
         member->model.kv_heads > member->ulysses ? member->model.kv_heads / member->ulysses : 1;
     heads->q_width = sp_model_q_width(&heads->model);
     heads->kv_width = sp_model_kv_width(&heads->model);
+    if (member->stride == 1)
+        return;
+    heads->stride = member->ring;
+    heads->first -= heads->first % heads->context / heads->ring * heads->ring;
+    heads->seq *= member->ulysses;
+    heads->rows *= member->ulysses;
 }
 
 void sp_shape_slice(const struct sp_shape *whole, int first, int len, struct sp_shape *sh)

@@ -28,6 +28,8 @@ struct sp_shape {
     bool sequence; /* they also share the tokens of all else; otherwise each has all tokens there */
     int table_first; /* the first row of the position table that a device has */
     int first;       /* position of the first token: not 0 in later slices of a sequence */
+    int stride; /* positions from one token of a device to the next: 1, or `context` if devices take
+                 * the tokens in turns */
     int second; /* position of the first token of the second half, if that does not follow the first
                  * half: all first halves then lie before all second ones. Else 0 */
     int rows;   /* T = b*s / sp_shape_spread */
@@ -65,6 +67,12 @@ void sp_shape_cut(struct sp_shape *sh, int mlp_rows, int head_rows);
  * (sp_shape_divides_heads), after sp_shape_tensor. */
 void sp_shape_context(struct sp_shape *sh, int context, int ulysses);
 
+/* Lets these devices take the tokens in turns ("stripes": Brandon et al. 2023, "Striped Attention"):
+ * device k has every context-th token from the k-th on. Then sequences may be cut anywhere at a
+ * multiple of their number, and no token changes its device. Attention joins what the devices
+ * exchange in the order of the tokens. To be called last; not with `sequence`. */
+void sp_shape_stripe(struct sp_shape *sh);
+
 /* Joins the shares of devices that share parameters for attention, if they share tokens too, or if
  * sequences have so many slices that attention would have more than SP_MAX_SLICES parts of keys. To
  * be called after the sizes of groups are set. */
@@ -99,7 +107,7 @@ static inline int sp_shape_spread(const struct sp_shape *sh)
 /* The tokens of a sequence or slice must be a multiple of this. */
 static inline int sp_shape_unit(const struct sp_shape *sh)
 {
-    return sp_shape_spread(sh) * (sh->ring > 1 ? 2 : 1);
+    return sp_shape_spread(sh) * (sh->ring > 1 && sh->stride == 1 ? 2 : 1);
 }
 
 /* True if the devices exchange tokens for heads before attention, and back after it. */
@@ -113,14 +121,16 @@ static inline bool sp_shape_exchanges(const struct sp_shape *sh)
  * piece, or joins them. */
 static inline int sp_shape_parts(const struct sp_shape *sh)
 {
-    return sh->context > 1 ? sh->ulysses : sh->joins ? 1 : sp_shape_shares(sh);
+    return sh->context > 1 ? (sh->stride > 1 ? 1 : sh->ulysses)
+           : sh->joins     ? 1
+                           : sp_shape_shares(sh);
 }
 
 /*
  * The shape of one device's tokens of a sequence or slice: seq and first describe share `share` (of
  * sp_shape_shares) of part `part` (of sh->context). Around a ring of R groups of devices a sequence
  * has 2R chunks. Group k has chunk k and the last but k, so that all see as many keys ("zigzag");
- * a part is a piece of each of both.
+ * a part is a piece of each of both. Stripes alternate between the groups first.
  */
 void sp_shape_member(const struct sp_shape *sh, int part, int share, struct sp_shape *member);
 
@@ -139,7 +149,8 @@ void sp_shape_share_of(const struct sp_shape *member, struct sp_shape *share);
 void sp_shape_joined(const struct sp_shape *sh, struct sp_shape *joined);
 
 /* The shape of attention after devices exchanged tokens for heads: each has some of the heads, for
- * all tokens. Its query rows still count the tokens of one device. If there are fewer key and value
+ * all tokens. Its query rows still count the tokens of one device, unless these are stripes: those
+ * of all are in one piece then. If there are fewer key and value
  * heads than devices, several devices have the same one. */
 void sp_shape_heads(const struct sp_shape *member, struct sp_shape *heads);
 

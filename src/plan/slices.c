@@ -181,7 +181,8 @@ int sp_plan_cut(struct sp_plan *plan, const struct sp_shape *sh, const char *how
          * have equal lengths */
         bool equal = !strcmp(how, "length");
 
-        err = plan->family->shared->cut(plan, equal ? 1 : c.token, equal ? 0 : c.pair);
+        err = plan->family->shared->cut(plan, sp_shape_unit(sh), equal ? 1 : c.token,
+                                        equal ? 0 : c.pair);
     }
     free(len);
     free(share);
@@ -218,6 +219,11 @@ static int check_context(const char *command, const char *schedule, const struct
     if (!(sp_plan_groups(plan) & SP_GROUP_TOKENS))
         return sp_error(EINVAL, "%s: --context-parallel %d is not available for %s; leave it out",
                         command, C, schedule);
+    if (plan->family->shared && sh->ring > 1)
+        return sp_error(EINVAL,
+                        "%s: --context-parallel %d: stages of %s:multiplex share keys already, "
+                        "which a ring would pass on; take --context-method ulysses",
+                        command, C, plan->def->name);
     if (!sp_shape_divides_heads(m, U))
         return sp_error(
             EINVAL,

@@ -4,6 +4,7 @@
 
 #include "model/shape.h"
 #include "policies/lowering/pipelines.h"
+#include "policies/registry.h"
 #include "train/options.h"
 
 #define SP_GROUP_ARGS_DEFAULT                                                                      \
@@ -55,14 +56,17 @@ static inline int sp_groups_pipelines(const struct sp_group_args *a)
 
 /* Changes a shape that sp_shape_init made into that of one process. sp_parse_context_method must
  * accept the method. */
-static inline void sp_groups_shape(const struct sp_group_args *a, int slices, struct sp_shape *sh)
+static inline void sp_groups_shape(const struct sp_group_args *a, const struct sp_layout_args *l,
+                                   struct sp_shape *sh)
 {
     int ulysses = a->context_parallel;
 
     (void)sp_parse_context_method("", a, &ulysses);
     sp_shape_tensor(sh, a->tensor_parallel, a->sequence_parallel == SP_TRAIN_SEQUENCE_ON);
     sp_shape_context(sh, a->context_parallel, ulysses);
-    sp_shape_join(sh, slices);
+    sp_shape_join(sh, l->slices);
+    if (sp_schedule_flag(l->schedule, "multiplex"))
+        sp_shape_stripe(sh);
     sp_shape_share(sh, a->data_parallel * a->context_parallel, a->zero);
 }
 

@@ -83,6 +83,52 @@ static void parts(int batch, int len, int h, int V, bool positions)
     assert_same_bits(n_pos, dpos, want_pos);
 }
 
+/* A sequence whose rows come in `n` turns, and of whose positions the table may have a part. */
+static void turns(struct sp_embed e, int n, int V)
+{
+    int rows = e.batch * e.len, end = e.here ? e.here : e.pos0 + e.len;
+    size_t h = (size_t)e.h, n_pos = (size_t)end * h;
+    float *table = new_random((size_t)V * h, 1), *pos = new_random(n_pos, 2);
+    float *dx = new_random((size_t)rows * h, 3), *x = new_nan((size_t)rows * h);
+    float *dtable = new_random((size_t)V * h, 4), *dpos = new_random(n_pos, 5);
+    float *got = new_nan((size_t)rows * h), *from = new_nan((size_t)rows * h);
+    float *dpos_of = new_copy(n_pos, dpos);
+    int32_t *ids = test_bytes((size_t)rows * sizeof *ids),
+            *of = test_bytes((size_t)rows * sizeof *of);
+
+    for (int r = 0; r < rows; r++)
+        ids[r] = (r * r * 7 + 3 * r) % V;
+    e.ids = ids;
+    sp_embed(&e, table, pos, x);
+    sp_embed_bwd(&e, dx, dtable, dpos);
+    e.ids = of;
+    e.skip = n - 1;
+    for (int k = 0, len = e.len, pos0 = e.pos0; k < n; k++) {
+        e.len = (len - k + n - 1) / n;
+        e.pos0 = pos0 + k;
+        for (int r = 0; r < e.batch * e.len; r++) {
+            int whole = r / e.len * len + k + r % e.len * n;
+
+            of[r] = ids[whole];
+            memcpy(from + (size_t)r * h, dx + (size_t)whole * h, h * sizeof *dx);
+        }
+        sp_embed(&e, table, pos, got);
+        sp_embed_bwd(&e, from, dtable, dpos_of);
+        for (int r = 0; r < e.batch * e.len; r++)
+            assert_same_bits(h, got + (size_t)r * h,
+                             x + (size_t)(r / e.len * len + k + r % e.len * n) * h);
+    }
+    assert_same_bits(n_pos, dpos_of, dpos);
+}
+
+TEST(turns)
+{
+    turns((struct sp_embed){.batch = 2, .len = 23, .h = 24}, 4, 11);
+    turns((struct sp_embed){.batch = 3, .len = 17, .h = 10, .pos0 = 5}, 3, 6);
+    turns((struct sp_embed){.batch = 2, .len = 23, .h = 16, .pos0 = -7, .here = 9}, 4, 11);
+    turns((struct sp_embed){.batch = 1, .len = 23, .h = 16, .pos0 = 4, .here = 9}, 2, 11);
+}
+
 TEST(parts)
 {
     omp_set_num_threads(2);

@@ -97,14 +97,38 @@ static void slices(struct sp_rotation r, int slice)
     }
 }
 
+/* And its rows in `n` turns. */
+static void turns(struct sp_rotation r, int n)
+{
+    size_t width = (size_t)r.ld, all = (size_t)r.len * width;
+    float *x = new_random(all, 1), *was = new_copy(all, x), *part = new_nan(all);
+
+    sp_rope(&r, false, x);
+    for (int k = 0; k < n; k++) {
+        struct sp_rotation of = r;
+
+        of.len = (r.len - k + n - 1) / n;
+        of.pos0 += k;
+        of.skip = n - 1;
+        for (int t = 0; t < of.len; t++)
+            memcpy(part + (size_t)t * width, was + (size_t)(k + t * n) * width,
+                   width * sizeof *part);
+        sp_rope(&of, false, part);
+        for (int t = 0; t < of.len; t++)
+            assert_same_bits(width, part + (size_t)t * width, x + (size_t)(k + t * n) * width);
+    }
+}
+
 TEST(slices)
 {
     static const int head_sizes[] = {2, 6, 24, 64, 130};
 
-    slices((struct sp_rotation){1, 23, 2, 6, 12, 0, &plain}, 9);
+    slices((struct sp_rotation){1, 23, 2, 6, 12, 0, &plain, 0}, 9);
+    turns((struct sp_rotation){1, 23, 2, 6, 12, 0, &plain, 0}, 3);
     for (int i = 0; i < 5; i++) {
         int d = head_sizes[i];
 
-        slices((struct sp_rotation){1, 71, 3, d, 3 * d + 1, 1000, &plain}, 13);
+        slices((struct sp_rotation){1, 71, 3, d, 3 * d + 1, 1000, &plain, 0}, 13);
+        turns((struct sp_rotation){1, 71, 3, d, 3 * d + 1, 1000, &plain, 0}, 33);
     }
 }

@@ -6,6 +6,7 @@
 #include "graphs/count.h"
 #include "graphs/create.h"
 #include "plan/cost/op_times.h"
+#include "plan/slices.h"
 #include "policies/common.h"
 #include "policies/families/ownership.h"
 #include "sinks/count.h"
@@ -20,13 +21,13 @@ static int draw_below(uint64_t *state, int n)
 }
 
 static const char *const schedules[] = {
-    "naive",    "gpipe",    "1f1b",    "interleaved",   "helix:qkv=weights",
-    "bfs",      "zb1p",     "zb2p",    "zbv",           "helix:qkv=published",
-    "v-half",   "v-min",    "chimera", "hanayo",        "helix:ship=attention",
-    "seq1f1b",  "helix",    "fsdp",    "helix:fold=1",  "slimpipe:exchange=off",
-    "terapipe", "slimpipe", "weipipe", "pipedream-2bw", "weipipe-naive",
-    "wzb1",     "wzb2",     "tawpipe", "pipedream",     "dualpipe",
-    "dualpipev"};
+    "naive",     "gpipe",         "1f1b",    "interleaved",   "helix:qkv=weights",
+    "bfs",       "zb1p",          "zb2p",    "zbv",           "helix:qkv=published",
+    "v-half",    "v-min",         "chimera", "hanayo",        "helix:ship=attention",
+    "seq1f1b",   "helix",         "fsdp",    "helix:fold=1",  "slimpipe:exchange=off",
+    "terapipe",  "slimpipe",      "weipipe", "pipedream-2bw", "weipipe-naive",
+    "wzb1",      "wzb2",          "tawpipe", "pipedream",     "dualpipe",
+    "dualpipev", "sppo:multiplex"};
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
 struct run {
@@ -49,6 +50,7 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     int tensor = groups_of & SP_GROUP_PARAMETERS ? group[0] : 1;
     int context = groups_of & SP_GROUP_TOKENS ? group[1] : 1;
     int every = 1, mlp_rows = 0, head_rows = 0;
+    bool shared = plan->family->shared;
     int ulysses = context;
 
     model.kv_heads = 4 >> draw_below(seed, 3); /* fewer than members, too */
@@ -58,7 +60,7 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
         model.arch = draw_below(seed, 2) ? SP_ARCH_LLAMA : SP_ARCH_GPT2;
         model.qk_norm = model.arch == SP_ARCH_LLAMA && draw_below(seed, 2);
         every = 1 + draw_below(seed, 2);
-        ulysses = context >> draw_below(seed, context == 4 ? 3 : context);
+        ulysses = shared ? context : context >> draw_below(seed, context == 4 ? 3 : context);
         head_rows = draw_below(seed, 3) ? 0 : 5;
     }
     assert_int_equal(sp_params_create(&model, &r->params), 0);
@@ -70,10 +72,14 @@ static void draw_run(uint64_t *seed, const struct sp_plan *plan, bool even, stru
     sp_shape_init(&r->shape, &model, 1 + draw_below(seed, 2), even ? 96 : 24,
                   plan->layout.micro_batches);
     sp_shape_cut(&r->shape, mlp_rows, head_rows);
-    sp_shape_tensor(&r->shape, tensor, draw_below(seed, 2));
+    sp_shape_tensor(&r->shape, tensor, draw_below(seed, 2) && !shared);
     while (!sp_shape_divides_heads(&r->shape.held, ulysses))
         ulysses /= 2;
+    if (shared) /* train refuses rings */
+        context = ulysses;
     sp_shape_context(&r->shape, context, ulysses);
+    if (shared)
+        sp_shape_stripe(&r->shape);
     sp_shape_share(&r->shape, context * data,
                    draw_below(seed, plan->family->facts.by_layer ? 4 : 2));
     r->shape.dtype = draw_below(seed, 2) ? SP_BF16 : SP_F32;
@@ -105,7 +111,7 @@ static bool draw_plan(uint64_t *seed, const char *schedule, bool even, struct sp
 {
     int stages = draw_below(seed, 2) ? 2 : 4, m = 8 << draw_below(seed, 3), err;
     bool slices = strstr(schedule, "seq") || strstr(schedule, "pipe:") ||
-                  strstr(schedule, "tera") || strstr(schedule, "slim");
+                  strstr(schedule, "tera") || strstr(schedule, "slim") || strstr(schedule, "sppo");
     struct sp_layout lay = layout(stages, m);
     bool quiet = sp_error_quiet(true);
 
@@ -122,6 +128,8 @@ static bool draw_plan(uint64_t *seed, const char *schedule, bool even, struct sp
                                           .partition = "even",
                                           .clips = !plan->family->facts.stashes,
                                           .grouped = run->shape.tensor * run->shape.context > 1});
+        if (!err && plan->family->shared)
+            err = sp_plan_cut(plan, &run->shape, draw_below(seed, 2) ? "length" : "flops", NULL);
         if (err) {
             sp_params_destroy(&run->params);
             sp_plan_destroy(plan);
@@ -287,7 +295,30 @@ static void make_counter(struct sp_machine *m)
     }
 }
 
-/* The most that the price of an op is off, in parts of it; the op is told in `op`. */
+static double price_of(const struct sp_plan *plan, const double *ms, int stage, int k)
+{
+    return ms[plan->family->id(&plan->layout, stage, &plan->programs[stage].ops[k])] / 1e3;
+}
+
+/* The least that an op on the slice of `op` is priced beyond its FLOPs. */
+static double least_wait(const struct sp_plan *plan, const double *ms, const struct sp_op *op)
+{
+    const struct sp_layout *lay = &plan->layout;
+    double least = INFINITY;
+
+    for (int s = 0; s < lay->stages; s++)
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            const struct sp_op *o = &plan->programs[s].ops[k];
+
+            if (o->pass == op->pass && o->mb == op->mb && o->chunk == op->chunk &&
+                plan->family->shared->slice(lay, o) == plan->family->shared->slice(lay, op))
+                least = fmin(least, price_of(plan, ms, s, k) - step.flops[s][k]);
+        }
+    return least;
+}
+
+/* The most that the price of an op is off, in parts of it; the op is told in `op`. If stages share
+ * the attention of a slice, they wait for the one that takes longest: only that is exact. */
 static double compare_flops(const struct sp_plan *plan, const double *ms, char *op, size_t n)
 {
     double most = 0;
@@ -295,8 +326,12 @@ static double compare_flops(const struct sp_plan *plan, const double *ms, char *
     for (int s = 0; s < plan->layout.stages; s++)
         for (int k = 0; k < plan->programs[s].n; k++) {
             const struct sp_op *o = &plan->programs[s].ops[k];
-            double priced = ms[plan->family->id(&plan->layout, s, o)] / 1e3;
+            double priced = price_of(plan, ms, s, k);
             double off = fabs(priced - step.flops[s][k]) / fmax(1, priced);
+
+            if (off > 1e-12 && priced > step.flops[s][k] && plan->family->shared &&
+                plan->family->shared->keeps_attention(&plan->layout, o))
+                off = least_wait(plan, ms, o) / fmax(1, priced);
 
             if (off > most)
                 snprintf(op, n,

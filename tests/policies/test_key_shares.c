@@ -147,7 +147,7 @@ TEST(parts_are_balanced)
                 share[k] = 1.0 / n;
             }
             assert_int_equal(sp_plan_slices(&plan, len, share), 0);
-            assert_int_equal(plan.family->shared->cut(&plan, tokens[c], 1), 0);
+            assert_int_equal(plan.family->shared->cut(&plan, 1, tokens[c], 1), 0);
             for (int g = 0; g < p; g++)
                 for (int part = 0; part < sp_parts_of(&plan.layout, g);) {
                     int of = sp_part_at(&plan.layout, g, part).of;

@@ -16,6 +16,14 @@ grid 1 4 gpt-tiny 4 $two --stages 2 --schedule fsdp --micro-batch-size 1
 grid 1 6 llama-tiny 3 $two --stages 3 --schedule weipipe:flow=line --recompute no-attention
 one=sppo slices=4 grid 1 4 llama-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=3 grid 1 4 gpt-tiny 2 $four --stages 1 --schedule seq1f1b # slices that 4 do not divide by themselves
+# parts of slices, which are also cut at multiples of the processes that share tokens
+multiplex="--schedule sppo:multiplex"
+one=sppo slices=3 grid 1 8 gpt-tiny 2 $two --stages 4 $multiplex --recompute full
+one=sppo slices=3 grid 1 8 llama-tiny 2 $four --stages 2 $multiplex --recompute selective
+every="--micro-batch-size 2" one=sppo slices=5 grid 1 6 llama-tiny 2 $two --stages 3 $multiplex --recompute no-attention
+one=sppo slices=3 grid 1 8 llama-tiny 2 $two --tensor-parallel 2 --sequence-parallel off --stages 2 $multiplex
+one=sppo slices=3 grid 1 4 gpt-tiny 16 $two --stages 2 $multiplex --partition-slices 12,10,10
+one=sppo slices=2 grid 2 8 llama-tiny 2 $two --stages 2 $multiplex --recompute every=2 --zero 1
 grid 1 4 llama-tiny 2 $four $ring --stages 1
 grid 1 4 gpt-tiny 4 $two $ring --stages 2 --schedule zb2p --recompute no-attention --post-validation
 grid 2 4 llama-tiny 4 $two $ring --stages 1 --schedule zb1p --recompute full --zero 1
@@ -39,6 +47,7 @@ for method in ulysses ring; do # SPPO as published: Ulysses in a stage, slices, 
         --recompute selective --offload full --offload-dir "$work"
 done
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute none --offload full --offload-dir "$work"
+one=sppo slices=5 grid 1 6 gpt-tiny 2 $two --stages 3 $multiplex --recompute full --offload full --offload-dir "$work"
 exact=yes
 every="--document-separator 32" # words
 grid 1 4 llama-tiny 2 $four --stages 1 --micro-batch-size 1
@@ -46,6 +55,8 @@ grid 1 4 gpt-tiny 2 $four $ring --stages 1 --recompute full
 grid 1 4 llama-tiny 2 $four $both --stages 1
 one=sppo slices=3 grid 1 4 gpt-tiny 2 $two --stages 2 --schedule sppo
 one=sppo slices=3 grid 1 4 llama-tiny 2 $two $ring --stages 2 --schedule sppo
+one=sppo slices=3 grid 1 8 llama-tiny 2 $four --stages 2 $multiplex
+one=sppo slices=3 grid 1 8 gpt-tiny 2 $two --stages 4 $multiplex
 every=
 exact=no
 grid 1 4 gpt-tiny 4 $two --stages 2 --schedule dualpipev # an upper bound is planned where ops overlap
@@ -81,6 +92,13 @@ quiet "bf16 alone" starpipe $train --dump-grads "$work/one.safetensors"
 for method in ulysses ring ulysses=2,ring; do
     quiet "bf16, $method" mpi 4 $train $four --context-method $method --dump-grads "$work/grid.safetensors"
     agree "bf16, $method: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 2e-2
+done
+
+quiet "bf16 in slices" starpipe $train --schedule sppo --slices 3 --dump-grads "$work/one.safetensors"
+for options in "4 --stages 2 $two" "8 --stages 2 $four --recompute full" "8 --stages 4 $two"; do
+    quiet "bf16, multiplexed, $options" mpi ${options%% *} $train --slices 3 $multiplex ${options#* } \
+        --dump-grads "$work/grid.safetensors"
+    agree "bf16, multiplexed, $options: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 2e-2
 done
 
 # ---- bytes of a layer and micro-batch, T in groups of u: heads 4 (1 + 1/r) (u-1)/(u t) T h e, around the ring
@@ -120,7 +138,10 @@ refused "context-parallel 3: llama-tiny has 4 heads and 2 of keys and values" tr
 refused "context-parallel 2: sequences of 31 tokens" train $few --seq 31 $two --dry-run
 refused "document-separator 256: llama-tiny has tokens 0 to 255" train $few --document-separator 256 --dry-run
 refused "context-parallel 2 is not available for slimpipe" train $few $two --schedule slimpipe --slices 2 --dry-run
-refused "context-parallel 2 is not available for sppo:multiplex" train $few $two --schedule sppo:multiplex --slices 2 --dry-run
+refused "stages of sppo:multiplex share keys already.* take --context-method ulysses" train $few $two $ring \
+    --schedule sppo:multiplex --slices 2 --dry-run
+refused "slice 0 of 12 tokens cannot be shared out to 4 stages of devices that share tokens" train $few $four --stages 4 \
+    --schedule sppo:multiplex --slices 3 --dry-run
 refused "context-method ulysses=3,ring: 4 processes.*no groups of 3" train $few $four --context-method ulysses=3,ring --dry-run
 refused "context-method rings: want ulysses, ring, .*did you mean ring" train $few $four --context-method rings --dry-run
 refused "4 heads and 2 of.*which 8 processes cannot share.*with --context-method ulysses,ring" train $few \

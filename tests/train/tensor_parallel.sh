@@ -220,14 +220,15 @@ for row in "gpt3-7b 8 4 512:32 640:64 768:80 896:128 1024:160" "gpt-13b 8 8 512:
     "gpt-65b 16 8 512:32 600:64 640:80 768:96 1024:128"; do
     read -r model sp pp cells <<< "$row"
     for cell in $cells; do
-        for schedule in "sppo" "sppo:multiplex $whole"; do
+        for schedule in "sppo --tensor-parallel $sp" "sppo:multiplex --tensor-parallel $sp $whole" \
+            "sppo:multiplex --context-parallel $sp"; do
             quiet "$model, ${cell%:*}K tokens, N ${cell#*:}, $schedule" starpipe train --dry-run --model "$model" \
-                --stages "$pp" --tensor-parallel "$sp" --micro-batches 1 --dtype bf16 --hardware a800-ib \
+                --stages "$pp" --micro-batches 1 --dtype bf16 --hardware a800-ib \
                 --seq $((${cell%:*} * 1024)) --slices "${cell#*:}" --schedule $schedule && layouts=$((layouts + 1))
         done
     done
 done
-echo "table 4: $layouts of 30 layouts"
+echo "table 4: $layouts of 45 layouts"
 refused "sequence-parallel without --tensor-parallel T has no effect" train $few $whole --dry-run
 refused "context-method without --context-parallel C has no effect" train $few --context-method ring --dry-run
 refused "tensor-parallel: an order does not depend on it" show --schedule 1f1b --stages 2 --micro-batches 4 $two

@@ -192,7 +192,7 @@ static struct sp_shape shape_of(const struct args *a, const struct sp_model *mod
     sp_shape_init(&shape, model, l->micro_batch_size, l->seq, l->micro_batches);
     sp_shape_cut(&shape, 0, sp_machine_head_rows(a->machine, model));
     shape.dtype = (enum sp_dtype)a->dtype;
-    sp_groups_shape(&a->groups, a->layout.slices, &shape);
+    sp_groups_shape(&a->groups, &a->layout, &shape);
     return shape;
 }
 

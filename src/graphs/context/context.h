@@ -23,8 +23,8 @@
  * backward sends as many: their gradients.
  */
 
-/* `kind`: SP_TENSOR_Q, KV, O or a gradient of those. Takes parts[u] from the stage's pool;
- * `whole` stays. */
+/* `kind`: SP_TENSOR_Q, KV, O or a gradient of those. Takes parts[u] from the stage's pool, or parts[1]
+ * of all members' tokens if they have these in turns; `whole` stays. */
 void sp_context_spread(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_tensor *whole,
                        struct sp_tensor **parts);
 

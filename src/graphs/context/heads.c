@@ -7,7 +7,9 @@ struct exchange {
     enum sp_tensor_kind kind;
     int64_t tag;
     int members, me; /* of the neighbours that divide the heads */
+    int width;       /* of a row of a part */
     size_t elements; /* in one part */
+    bool joined;     /* members have the tokens in turns: all parts in one tensor */
 };
 
 static bool is_keys(const struct exchange *e)
@@ -25,9 +27,11 @@ static struct exchange begin(struct sp_op_ctx *c, enum sp_tensor_kind kind)
         .tag = sp_exchange_tag(g),
         .members = g->shape.ulysses,
         .me = sp_graph_member(g) % g->shape.ulysses,
+        .joined = c->sh->stride > 1,
     };
 
-    e.elements = (size_t)c->sh->rows * (size_t)(is_keys(&e) ? heads->kv_width : heads->q_width);
+    e.width = is_keys(&e) ? heads->kv_width : heads->q_width;
+    e.elements = (size_t)c->sh->rows * (size_t)e.width;
     return e;
 }
 
@@ -35,6 +39,12 @@ static struct sp_tensor *take(const struct exchange *e)
 {
     return sp_pool_get(e->c->st->local, e->elements, sp_shape_elem(e->c->sh),
                        sp_tensor_name(e->kind));
+}
+
+static void take_parts(const struct exchange *e, struct sp_tensor **parts)
+{
+    for (int j = 0; j < e->members; j++)
+        parts[j] = take(e);
 }
 
 /* Sends out[j] to member j and receives in[j] from it; this member's own part stays. Every member
@@ -64,27 +74,43 @@ void sp_context_spread(struct sp_op_ctx *c, enum sp_tensor_kind kind, struct sp_
                        struct sp_tensor **parts)
 {
     struct exchange e = begin(c, kind);
-    struct sp_tensor *out[e.members];
+    struct sp_tensor *out[e.members], *in[e.members];
 
-    for (int j = 0; j < e.members; j++)
-        out[j] = take(&e);
+    take_parts(&e, out);
     sp_heads_split_insert(&c->ctx, c->sh, is_keys(&e), whole, out);
-    swap(&e, out, parts);
+    swap(&e, out, e.joined ? in : parts);
     drop_others(&e, out);
+    if (!e.joined)
+        return;
+    parts[0] = sp_pool_get(c->st->local, e.elements * (size_t)e.members, sp_shape_elem(c->sh),
+                           sp_tensor_name(kind));
+    sp_op_await(c);
+    sp_turns_join_insert(&c->ctx, c->sh, e.width, in, parts[0]);
+    c->ctx.exchanged = false;
+    drop_others(&e, in);
+    sp_pool_put(in[e.me]);
 }
 
 void sp_context_collect(struct sp_op_ctx *c, enum sp_tensor_kind kind,
                         struct sp_tensor *const *parts, struct sp_tensor *whole)
 {
     struct exchange e = begin(c, kind);
-    struct sp_tensor *in[e.members];
+    struct sp_tensor *in[e.members], *out[e.members];
     int each = e.members / c->sh->model.kv_heads; /* members that hold the same keys and values */
 
-    swap(&e, parts, in);
+    if (e.joined) {
+        take_parts(&e, out);
+        sp_turns_split_insert(&c->ctx, c->sh, e.width, parts[0], out);
+    }
+    swap(&e, e.joined ? out : parts, in);
+    if (e.joined)
+        drop_others(&e, out);
     for (int j = 0; kind == SP_TENSOR_DKV && j < e.members; j++)
         if (each > 1 && j % each)
             sp_sum_insert(&c->ctx, c->sh->dtype, in[j / each * each], in[j], false);
     sp_op_await(c);
     sp_heads_join_insert(&c->ctx, c->sh, is_keys(&e), in, whole);
     drop_others(&e, in);
+    if (e.joined)
+        sp_pool_put(in[e.me]);
 }

@@ -15,6 +15,14 @@ static int parts_of(const struct sp_op_ctx *c)
     return sp_shape_parts(c->sh);
 }
 
+/* The tokens of slice j, as attention has them in each part. */
+static const struct sp_shape *tokens_of(const struct sp_op_ctx *c, int j)
+{
+    const struct sp_cut *cut = sp_op_cut(c);
+
+    return cut->heads ? &cut->heads[j] : &cut->shapes[j];
+}
+
 /* True if members exchange tokens for heads: attention works on this process's heads of all tokens,
  * the rest of the layer on all heads of its own tokens. */
 static bool exchanges(const struct sp_op_ctx *c)
@@ -61,7 +69,7 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
     for (int j = 0; j <= c->slice; j++)
         for (int k = 0; k < (j < c->slice ? parts_of(c) : part + 1); k++) {
             const struct sp_heads *of = &c->fl[j - c->slice].layers[i].heads[k];
-            int len = sp_op_cut(c)->shapes[j].seq;
+            int len = tokens_of(c, j)->seq;
 
             a->keys[n] =
                 (struct sp_attn_keys){.first = pos, .len = len, .kv = of->kv, .dkv = of->dkv};
@@ -70,8 +78,8 @@ static void attention_of(const struct sp_op_ctx *c, int i, int part, const struc
             pos += len;
         }
     a->at = (struct sp_attn){
-        .q_len = c->sh->seq,
-        .q_pos = pos - c->sh->seq,
+        .q_len = sp_op_heads(c, part)->seq,
+        .q_pos = pos - sp_op_heads(c, part)->seq,
         .begins = round == 0,
         .ends = round == r->keys.n && !c->given,
         .n_keys = n,
@@ -143,12 +151,23 @@ static void forward(struct sp_op_ctx *c, int i, int64_t stashed)
     sp_streamed_keys_evict(c, i);
 }
 
+/* Exchanges the outputs back to all heads of this process's tokens. */
+static void collect_outputs(struct sp_op_ctx *c, int i, struct sp_pool *pool)
+{
+    struct sp_layer_activations *t = &c->fl->layers[i];
+    struct sp_tensor *parts[SP_MAX_SLICES];
+
+    for (int j = 0; j < parts_of(c); j++)
+        parts[j] = t->heads[j].o;
+    t->own.o = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->q_width, "o");
+    sp_context_collect(c, SP_TENSOR_O, parts, t->own.o);
+}
+
 void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp_pool *pool)
 {
     const struct sp_shape *heads = sp_op_heads(c, 0), *room = stashed ? heads : room_of(c, heads);
     struct sp_layer_activations *t = &c->fl->layers[i];
     size_t T = (size_t)room->rows;
-    struct sp_tensor *parts[SP_MAX_SLICES];
 
     if (t->heads != &t->own)
         sp_op_await(c);
@@ -156,8 +175,8 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
         struct sp_tensor *lse =
             take(c, c->st->local, sp_shape_f32(room, T * (size_t)heads->model.heads), "lse");
 
-        parts[j] = take(c, exchanges(c) ? c->st->local : pool, T * (size_t)heads->q_width, "o");
-        t->heads[j].o = parts[j];
+        t->heads[j].o =
+            take(c, exchanges(c) ? c->st->local : pool, T * (size_t)heads->q_width, "o");
         t->heads[j].lse = lse;
     }
     if (heads->ring > 1)
@@ -166,10 +185,8 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
         c->attend(c, i, NULL, stashed);
     else
         forward(c, i, stashed);
-    if (exchanges(c)) {
-        t->own.o = take(c, pool, (size_t)c->sh->rows * (size_t)c->sh->q_width, "o");
-        sp_context_collect(c, SP_TENSOR_O, parts, t->own.o);
-    }
+    if (exchanges(c) && !c->attend)
+        collect_outputs(c, i, pool);
     c->ctx.exchanged = false;
 }
 
@@ -185,7 +202,7 @@ static bool take_dkv(struct sp_op_ctx *c, int i, int part, struct sp_pool *pool)
 
     for (int j = c->given; j <= c->slice; j++) {
         struct sp_layer_activations *t = &c->fl[j - c->slice].layers[i];
-        size_t rows = (size_t)sp_op_cut(c)->shapes[j].rows;
+        size_t rows = (size_t)tokens_of(c, j)->rows;
 
         for (int k = 0; !t->evicted && k < (j < c->slice ? parts_of(c) : part + 1); k++) {
             struct sp_tensor **own = &t->heads[k].dkv;
@@ -216,6 +233,8 @@ static void collect_gradients(struct sp_op_ctx *c, int i, struct sp_pool *pool)
     struct sp_layer_activations *t = &c->fl->layers[i];
     struct sp_tensor *dq[SP_MAX_SLICES], *dkv[SP_MAX_SLICES];
 
+    if (c->share)
+        c->share(c, i);
     for (int j = 0; j < parts_of(c); j++) {
         dq[j] = t->heads[j].dq;
         dkv[j] = t->heads[j].dkv;
@@ -256,17 +275,24 @@ static void backward(struct sp_op_ctx *c, int i, bool first, int64_t released)
     end_sums(c, i, r.sum);
 }
 
+void sp_attention_share_out_gradient(struct sp_op_ctx *c, struct sp_layer_activations *t)
+{
+    struct sp_tensor *parts[SP_MAX_SLICES];
+
+    if (!exchanges(c))
+        return;
+    sp_context_spread(c, SP_TENSOR_DO, t->own.d_o, parts);
+    for (int j = 0; j < parts_of(c); j++)
+        t->heads[j].d_o = parts[j];
+}
+
 void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool, int64_t released)
 {
     struct sp_layer_activations *t = &c->fl->layers[i];
-    struct sp_tensor *of_o[SP_MAX_SLICES];
     bool first = !c->attend && take_dkv(c, i, parts_of(c) - 1, pool);
 
-    if (exchanges(c)) {
-        sp_context_spread(c, SP_TENSOR_DO, t->own.d_o, of_o);
-        for (int j = 0; j < parts_of(c); j++)
-            t->heads[j].d_o = of_o[j];
-    }
+    if (!c->attend)
+        sp_attention_share_out_gradient(c, t);
     if (t->heads != &t->own)
         sp_op_await(c);
     for (int j = parts_of(c) - 1; j >= 0; j--)
@@ -274,11 +300,18 @@ void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool, int
     if (c->sh->ring > 1)
         sp_context_ring_backward(c, i, first, released);
     else if (c->attend)
-        c->attend(c, i, t->own.d_o, released);
+        c->attend(c, i, t->heads[0].d_o, released);
     else
         backward(c, i, first, released);
-    if (exchanges(c))
+    if (exchanges(c) && !c->attend)
         collect_gradients(c, i, pool);
+    c->ctx.exchanged = false;
+}
+
+void sp_attention_collect(struct sp_op_ctx *c, int i)
+{
+    if (exchanges(c))
+        (c->ctx.pass == 'F' ? collect_outputs : collect_gradients)(c, i, c->st->local);
     c->ctx.exchanged = false;
 }
 

@@ -22,6 +22,13 @@ void sp_attention_forward(struct sp_op_ctx *c, int i, int64_t stashed, struct sp
  * dkv of the slices before it or adds to it. Ends the life of `released` bytes. */
 void sp_attention_backward(struct sp_op_ctx *c, int i, struct sp_pool *pool, int64_t released);
 
+/* The same with the gradient of o, of which the backward begins. An op with c->attend calls it. */
+void sp_attention_share_out_gradient(struct sp_op_ctx *c, struct sp_layer_activations *t);
+
+/* When c->attend replaced attention and its results are complete: exchanges them back to all heads of
+ * this process's tokens, if members split heads. */
+void sp_attention_collect(struct sp_op_ctx *c, int i);
+
 /* Drops q, keys and values, or o with lse, as the flags say. */
 void sp_attention_drop(const struct sp_op_ctx *c, struct sp_layer_activations *t, bool q, bool kv,
                        bool o);

@@ -171,7 +171,7 @@ void sp_layer_backward_end(struct sp_op_ctx *c, int i, struct sp_tensor *dx)
     struct sp_pre_backward pre = pre_backward(c, i);
 
     c->ctx.layer = c->first + i;
-    if (c->share)
+    if (c->share && !sp_shape_exchanges(c->sh)) /* else before the members exchanged them back */
         c->share(c, i);
     sp_tensor_attention_end(c, t);
     pre.dx = dx;

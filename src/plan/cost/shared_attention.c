@@ -57,14 +57,15 @@ static double merge_s(const struct sharing *x, const struct sp_shape *slice, dou
            m->rates.launch_s;
 }
 
-/* One stage sends so many elements to another: each of its devices sends its part. */
+/* One stage sends so many elements to another: each device of a member sends its part, and members
+ * send at the same time. */
 static double link_s(const struct sharing *x, int from, int to, double elements)
 {
     const struct sp_op_terms *terms = x->terms;
     const struct sp_machine *m = terms->machine;
-    int each = terms->devices, per_node = m->devices_per_node / each;
-    bool inside = per_node > 0 && from / per_node == to / per_node;
-    double bytes = (double)sp_shape_elem(x->sh) * elements / each;
+    int64_t each = (int64_t)terms->devices * x->sh->pipelines * x->sh->tensor; /* of a stage */
+    bool inside = from * each / m->devices_per_node == to * each / m->devices_per_node;
+    double bytes = (double)sp_shape_elem(x->sh) * elements / terms->devices;
 
     if (terms->process && terms->process[from] == terms->process[to])
         return 0;

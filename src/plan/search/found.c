@@ -1,5 +1,6 @@
 #include "plan/search/found.h"
 #include "plan/cost/part_times.h"
+#include "policies/registry.h"
 #include <stddef.h>
 #include <stdio.h>
 
@@ -24,6 +25,8 @@ static void shape_of(const struct sp_search *want, const struct sp_found *f, boo
     sp_shape_tensor(shape, apart ? 1 : f->devices, true);
     sp_shape_context(shape, f->context, ulysses);
     sp_shape_join(shape, f->slices);
+    if (sp_schedule_flag(f->schedule, "multiplex"))
+        sp_shape_stripe(shape);
     sp_shape_share(shape, f->context * f->data, f->zero);
 }
 

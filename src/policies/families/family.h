@@ -130,10 +130,12 @@ struct sp_shared_slices {
      * share them; len 0: none. */
     void (*key_share)(const struct sp_plan *plan, int seq, int global, int part, int stage,
                       int *first, int *len);
-    /* Cuts the slices of a plan into parts so that none takes much longer than another. `token` is
-     * the cost of a token, `pair` that of a query with one of its keys. 0, or -errno after one
-     * line. */
-    int (*cut)(struct sp_plan *plan, double token, double pair);
+    /* Cuts the slices of a plan into parts of a multiple of `unit` tokens so that none takes much
+     * longer than another. `token` is the cost of a token, `pair` that of a query with one of its
+     * keys. 0, or -errno after one line. */
+    int (*cut)(struct sp_plan *plan, int unit, double token, double pair);
+    /* Cuts them as another plan of as many stages and slices does. 0 or -ENOMEM. */
+    int (*cut_like)(struct sp_plan *plan, const struct sp_plan *from);
 };
 
 /* Which stage holds which parameters (ownership.h), if not the placement of global stages decides.

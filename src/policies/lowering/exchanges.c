@@ -5,6 +5,15 @@
 #include "policies/lowering/lowering.h"
 #include "policies/lowering/pipelines.h"
 
+/* How a layer of an op is recomputed. */
+static enum sp_recompute mode_of(const struct sp_plan *plan, enum sp_recompute recompute,
+                                 const struct sp_op_work *w, int layer)
+{
+    enum sp_recompute mode = sp_layer_recompute(plan, recompute, layer);
+
+    return w->keeps_attention ? sp_recompute_keeping_attention(mode) : mode;
+}
+
 /* Around a ring, keys and values of this slice and of those before pass all members: a member's
  * heads of the tokens of its neighbours. A backward sends them around once more, and their gradients
  * too, which go one step further. */
@@ -126,7 +135,7 @@ static int64_t tensor_bytes(const struct sp_plan *plan, const struct sp_shape *s
         struct shared all = shared_of_ends(sh, &work[i], &bytes);
 
         for (int l = work[i].first; l < work[i].first + work[i].layers; l++) {
-            enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
+            enum sp_recompute mode = mode_of(plan, recompute, &work[i], l);
             bool waits = work[i].forward && work[i].to_head && !sp_stash_keeps(mode, SP_STASH_PRE);
             struct shared of = waits ? (struct shared){0, 0} : shared_of_layer(&work[i]),
                           more = shared_again(plan, sh, &work[i], mode);
@@ -163,7 +172,7 @@ static int64_t context_bytes(const struct sp_plan *plan, const struct sp_shape *
     for (int l = work->first; l < work->first + work->layers; l++) {
         /* q, k, v that were received are kept, whatever else is recomputed */
         bool kept = plan->family->facts.parts && !work->qkv_with_attention && !work->pre;
-        enum sp_recompute mode = sp_layer_recompute(plan, recompute, l);
+        enum sp_recompute mode = mode_of(plan, recompute, work, l);
         bool again = work->input && mode == SP_RECOMPUTE_FULL; /* attention's output */
         struct times t = times_of(work, kept ? SP_RECOMPUTE_NONE : mode,
                                   plan->layout.slices > 1 && !plan->family->facts.parts);

@@ -175,8 +175,8 @@ int sp_tensor_pieces(const struct sp_plan *plan, const struct sp_shape *shape,
     return is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1;
 }
 
-static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
-                       const struct sp_tensor_id *t)
+static int64_t tokens_of(const struct sp_plan *plan, const struct sp_shape *shape,
+                         const struct sp_tensor_id *t)
 {
     struct sp_op op = {.slice = t->slice, .mb = t->mb, .chunk = t->at};
     int first, len;
@@ -186,7 +186,25 @@ static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
                                         &len);
     else
         sp_plan_op_tokens(plan, shape->seq, &op, &first, &len);
-    return (int64_t)len * shape->batch / sp_shape_spread(shape);
+    return (int64_t)len * shape->batch;
+}
+
+static int64_t rows_of(const struct sp_plan *plan, const struct sp_shape *shape,
+                       const struct sp_tensor_id *t)
+{
+    return tokens_of(plan, shape, t) / sp_shape_spread(shape);
+}
+
+/* Elements of keys and values. Stripes are joined for attention, so a share may begin at any token. */
+static int64_t key_elements(const struct sp_plan *plan, const struct sp_shape *shape,
+                            const struct sp_tensor_id *t)
+{
+    struct sp_shape heads;
+
+    if (shape->stride == 1)
+        return rows_of(plan, shape, t) * shape->kv_width;
+    sp_shape_heads(shape, &heads);
+    return tokens_of(plan, shape, t) / shape->ring * heads.kv_width;
 }
 
 /* Elements of block i of a chunk's layer, or of the ends of the model; there i is the kind. */
@@ -267,7 +285,7 @@ static int64_t elements(const struct sp_plan *plan, const struct sp_shape *shape
     case ROWS_Q:
         return rows_of(plan, shape, t) * shape->q_width;
     case ROWS_KV:
-        return rows_of(plan, shape, t) * shape->kv_width *
+        return key_elements(plan, shape, t) *
                (is_of_layers(plan, t) ? layers_of(plan, shape, t->at) : 1);
     case ROWS_HEADS:
         return rows_of(plan, shape, t) * (shape->q_width / shape->model.head_dim);

@@ -113,7 +113,7 @@ static void take_sizes(struct sp_trainer *t)
     sp_shape_init(&t->shape, &t->model, a->layout.micro_batch_size, a->layout.seq,
                   a->layout.micro_batches);
     sp_shape_cut(&t->shape, a->mlp_chunk, a->logit_rows);
-    sp_groups_shape(&a->groups, a->layout.slices, &t->shape);
+    sp_groups_shape(&a->groups, &a->layout, &t->shape);
     t->shape.dtype = a->dtype;
 }
 
@@ -170,6 +170,8 @@ int sp_train_plan(struct sp_trainer *t)
     take_sizes(t);
     err = sp_slices_auto("train", l, &t->model, t->cfg.dtype, &t->machine,
                          sp_slices_are_auto(l) ? sp_train_expect_gpus(t) : 0);
+    if (!err) /* slices, and whether stages share them, determine how devices do */
+        take_sizes(t);
     err = err ? err : check_sizes(t);
     err = err ? err : choose_recompute(t);
     err = err ? err : create(t);

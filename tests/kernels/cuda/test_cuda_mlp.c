@@ -190,12 +190,12 @@ TEST(rope)
                                 llama3 = {5e5f, SP_ROPE_LLAMA3, 8, 1, 4, 8192};
 
     for (int t = 0; t < SP_DTYPES; t++) {
-        rope(t, (struct sp_rotation){1, 7, 3, 10, 0, 0, &plain}, 7);
-        rope(t, (struct sp_rotation){2, 5, 1, 2, 0, 11, &plain}, 0);
-        rope(t, (struct sp_rotation){3, 37, 6, 64, 0, 5, &large}, 8);
-        rope(t, (struct sp_rotation){1, 9, 2, 128, 0, 77, &llama3}, 3);
-        rope(t, (struct sp_rotation){2, 3, 40, 128, 0, 131000, &plain},
+        rope(t, (struct sp_rotation){1, 7, 3, 10, 0, 0, &plain, 0}, 7);
+        rope(t, (struct sp_rotation){2, 5, 1, 2, 0, 11, &plain, 0}, 0);
+        rope(t, (struct sp_rotation){3, 37, 6, 64, 0, 5, &large, 3}, 8);
+        rope(t, (struct sp_rotation){1, 9, 2, 128, 0, 77, &llama3, 0}, 3);
+        rope(t, (struct sp_rotation){2, 3, 40, 128, 0, 131000, &plain, 3},
              16); /* angles of 1e5 radians */
-        rope(t, (struct sp_rotation){1, 9, 2, 256, 0, 77, &plain}, 3);
+        rope(t, (struct sp_rotation){1, 9, 2, 256, 0, 77, &plain, 0}, 3);
     }
 }

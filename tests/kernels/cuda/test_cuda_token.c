@@ -7,7 +7,7 @@ static void embed(enum sp_dtype t, struct sp_embed e, int V, size_t off)
 {
     int rows = e.batch * e.len;
     size_t n = (size_t)rows * (size_t)e.h, n_table = (size_t)V * (size_t)e.h + off;
-    size_t n_pos = (size_t)(e.here ? e.here : e.pos0 + e.len + 2) * (size_t)e.h;
+    size_t n_pos = (size_t)(e.here ? e.here : e.pos0 + e.len * (1 + e.skip) + 2) * (size_t)e.h;
     const struct sp_backend *k = sp_emulated_backend(t);
     float *table = new_random(n_table, 1), *pos = new_random(n_pos, 2), *dx = new_random(n, 3);
     float *dtable = new_random(n_table, 4), *dpos = new_random(n_pos, 5), *x = new_nan(n);
@@ -55,16 +55,18 @@ static void embed(enum sp_dtype t, struct sp_embed e, int V, size_t off)
 TEST(embed)
 {
     for (int t = 0; t < SP_DTYPES; t++) {
-        embed(t, (struct sp_embed){1, 7, 24, 0, 0, NULL}, 11, 0);
-        embed(t, (struct sp_embed){3, 5, 10, 4, 0, NULL}, 6, 0);
-        embed(t, (struct sp_embed){2, 67, 99, 13, 0, NULL}, 17, 0);
-        embed(t, (struct sp_embed){2, 67, 96, 13, 0, NULL}, 170, 1);
-        embed(t, (struct sp_embed){3, 9, 24, -3, 4, NULL}, 11, 0); /* positions of a part */
-        embed(t, (struct sp_embed){2, 5, 10, 4, 7, NULL}, 11, 0);
-        embed(t, (struct sp_embed){2, 5, 16, -5, 4, NULL}, 11, 0);
-        embed(t, (struct sp_embed){2, 5, 16, 6, 4, NULL}, 11, 0);
-        embed(t, (struct sp_embed){1, 1, 2056, 0, 0, NULL}, 1, 0);
-        embed(t, (struct sp_embed){3, 411, 16, 3, 0, NULL}, 29,
+        embed(t, (struct sp_embed){1, 7, 24, 0, 0, NULL, 0}, 11, 0);
+        embed(t, (struct sp_embed){3, 5, 10, 4, 0, NULL, 0}, 6, 0);
+        embed(t, (struct sp_embed){2, 67, 99, 13, 0, NULL, 0}, 17, 0);
+        embed(t, (struct sp_embed){2, 67, 96, 13, 0, NULL, 0}, 170, 1);
+        embed(t, (struct sp_embed){3, 9, 24, -3, 4, NULL, 0}, 11, 0); /* positions of a part */
+        embed(t, (struct sp_embed){2, 5, 10, 4, 7, NULL, 0}, 11, 0);
+        embed(t, (struct sp_embed){2, 5, 16, -5, 4, NULL, 0}, 11, 0);
+        embed(t, (struct sp_embed){2, 5, 16, 6, 4, NULL, 0}, 11, 0);
+        embed(t, (struct sp_embed){2, 23, 16, -7, 9, NULL, 3}, 11, 0); /* every fourth position */
+        embed(t, (struct sp_embed){2, 23, 24, 5, 0, NULL, 2}, 11, 0);
+        embed(t, (struct sp_embed){1, 1, 2056, 0, 0, NULL, 0}, 1, 0);
+        embed(t, (struct sp_embed){3, 411, 16, 3, 0, NULL, 0}, 29,
               0); /* more tokens than a tile of them */
     }
 }

@@ -13,7 +13,7 @@
  * part. */
 static bool rows_of(struct sp_graph *g, const struct sp_tensor_id *id, struct sp_rows *rows)
 {
-    const struct sp_shape *sh = &sp_graph_cut(g, id->at)->shapes[id->slice];
+    const struct sp_shape *sh = sp_cut_attention(sp_graph_cut(g, id->at), id->slice);
     int first, len;
 
     sp_key_share(g->cfg.plan, g->shape.seq, id->at, id->slice, id->block - 1, &first, &len);
@@ -26,7 +26,7 @@ static bool rows_of(struct sp_graph *g, const struct sp_tensor_id *id, struct sp
 
 void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tensor_id *id)
 {
-    const struct sp_shape *sh = &sp_graph_cut(g, id->at)->shapes[id->slice];
+    const struct sp_shape *sh = sp_cut_attention(sp_graph_cut(g, id->at), id->slice);
     struct sp_task_context ctx = sp_stage_context(g, st, 'K');
     int n = sp_tensor_pieces(g->cfg.plan, &g->shape, id);
     struct sp_tensor_id all = *id;
@@ -39,7 +39,7 @@ void sp_share_make(struct sp_graph *g, struct sp_stage *st, const struct sp_tens
     received = sp_multiplex_find(g, &all);
     for (int i = 0; i < n; i++) {
         struct sp_tensor *kv =
-            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].own.kv;
+            sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].heads->kv;
 
         kv = kv ? kv : received->piece[i];
         piece[i] = kv;
@@ -60,9 +60,9 @@ static void add_piece(struct sp_graph *g, struct sp_task_context *ctx,
                       const struct sp_stored *share, int i)
 {
     const struct sp_tensor_id *id = &share->id;
-    const struct sp_shape *sh = &sp_graph_cut(g, id->at)->shapes[id->slice];
+    const struct sp_shape *sh = sp_cut_attention(sp_graph_cut(g, id->at), id->slice);
     struct sp_tensor *dkv =
-        sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].own.dkv;
+        sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers[i].heads->dkv;
     struct sp_rows in;
     bool cut = rows_of(g, id, &in);
     struct sp_rows rows = in;

@@ -11,6 +11,9 @@
  * from a copy. It sums their gradients in buffers of its own, so that the parts need not wait for
  * each other (policies/families/multiplexed/shared_weights.h). The parts of a slice attend together:
  * shared.c.
+ *
+ * Members of a stage that share tokens have them in turns (sp_shape_stripe), so rows go from a member
+ * to the same one of another stage. Attention has each member's heads of all tokens of a part.
  */
 #include "graphs/families/family.h"
 #include "graphs/families/chunk.h"
@@ -32,22 +35,21 @@ static void copy_rows(struct sp_op_ctx *c, const struct sp_shape *from, struct s
                       struct sp_tensor **to)
 {
     const struct sp_shape *sh = c->sh;
-    int begin = from->first > sh->first ? from->first : sh->first;
-    int end = from->first + from->seq < sh->first + sh->seq ? from->first + from->seq
-                                                            : sh->first + sh->seq;
+    int at = (sh->first - from->first) / sh->stride; /* of this part's first token, in the other */
+    int begin = at > 0 ? at : 0, end = at + sh->seq < from->seq ? at + sh->seq : from->seq;
     struct sp_rows rows = {.batch = sh->batch,
                            .width = sh->model.hidden,
                            .n = end - begin,
                            .from_len = from->seq,
-                           .from_at = begin - from->first,
+                           .from_at = begin,
                            .to_len = sh->seq,
-                           .to_at = begin - sh->first};
+                           .to_at = begin - at};
 
     if (rows.n <= 0)
         return;
     if (!*to)
         *to = sp_take_hidden(c, "rows");
-    sp_rows_insert(&c->ctx, sh, &rows, source, *to, begin == sh->first);
+    sp_rows_insert(&c->ctx, sh, &rows, source, *to, begin == at);
 }
 
 const struct sp_stored *sp_multiplex_find(struct sp_graph *g, const struct sp_tensor_id *id)
@@ -106,10 +108,10 @@ static void find_keys(struct sp_op_ctx *c)
     for (int k = 0; k < c->slice; k++) {
         struct sp_chunk_activations *fl = sp_multiplexed_activations(c->g, c->global, c->mb, k);
         struct sp_tensor_id id = id_of(SP_TENSOR_KV, c->global, c->mb, k);
-        const struct sp_stored *t = fl->layers[0].own.kv ? NULL : sp_multiplex_find(c->g, &id);
+        const struct sp_stored *t = fl->layers[0].heads->kv ? NULL : sp_multiplex_find(c->g, &id);
 
         for (int i = 0; t && i < c->count; i++)
-            fl->layers[i].own.kv = t->piece[i];
+            fl->layers[i].heads->kv = t->piece[i];
     }
 }
 
@@ -120,7 +122,7 @@ static void add_gradients(struct sp_op_ctx *c, int i)
     struct sp_tensor_id id = id_of(SP_TENSOR_DKV, c->global, c->mb, c->slice);
 
     for (const struct sp_stored *t = sp_store_find(&c->st->store, &id); t; t = sp_store_next(t))
-        sp_sum_insert(&c->ctx, c->sh->dtype, c->fl->layers[i].own.dkv, t->piece[i], false);
+        sp_sum_insert(&c->ctx, c->sh->dtype, c->fl->layers[i].heads->dkv, t->piece[i], false);
 }
 
 /* Puts keys and values of a left slice into the store, for the owner's process; or the gradients
@@ -135,9 +137,9 @@ static void make_keys(struct sp_graph *g, struct sp_stage *st, const struct sp_t
         sp_multiplexed_activations(g, id->at, id->mb, id->slice)->layers;
 
     for (int i = 0; i < n; i++) {
-        piece[i] = keys ? t[i].own.kv : t[i].own.dkv;
+        piece[i] = keys ? t[i].heads->kv : t[i].heads->dkv;
         if (!keys)
-            t[i].own.kv = t[i].own.dkv = NULL;
+            t[i].heads->kv = t[i].heads->dkv = NULL;
     }
     sp_store_put(&st->store, id, n, piece, !keys);
 }

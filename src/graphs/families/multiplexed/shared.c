@@ -19,10 +19,10 @@ static struct sp_slice_part part_of(const struct sp_op_ctx *c, int part)
     return sp_part_at(sp_multiplex_layout(c->g), c->global, part);
 }
 
-/* The shape of a part's tokens and, if members share parameters, of this one's heads. */
+/* The shape of a part's tokens, of this member's heads. */
 static const struct sp_shape *heads_of(const struct sp_op_ctx *c, int part)
 {
-    return c->cut->shares ? &c->cut->shares[part] : &c->cut->shapes[part];
+    return sp_cut_attention(c->cut, part);
 }
 
 static struct sp_layer_activations *activations_of(const struct sp_op_ctx *c, int part, int i)
@@ -111,10 +111,10 @@ static void keep_keys(const struct sp_op_ctx *c, struct queries *q, const struct
 
 static void add_part(const struct sp_op_ctx *c, struct queries *q, int part, int i, bool here)
 {
-    const struct sp_shape *sh = &c->cut->shapes[part];
+    const struct sp_shape *sh = heads_of(c, part);
     const struct sp_layer_activations *t = activations_of(c, part, i);
 
-    add_keys(q, sh->first, sh->seq, here ? t->own.kv : NULL, here ? t->own.dkv : NULL);
+    add_keys(q, sh->first, sh->seq, here ? t->heads->kv : NULL, here ? t->heads->dkv : NULL);
 }
 
 /* Piece i of a share of keys or of their gradients; NULL: none. */
@@ -133,7 +133,7 @@ static void queries_of(const struct sp_op_ctx *c, int part, int stage, int i,
                        const struct round *of, struct queries *q)
 {
     const struct sp_layout *lay = sp_multiplex_layout(c->g);
-    const struct sp_shape *sh = &c->cut->shapes[part];
+    const struct sp_shape *sh = heads_of(c, part);
     int before = sp_parts_before_right(lay, c->global), seq = c->g->shape.seq, first, len;
     struct sp_slice_part own = part_of(c, part);
     bool here = stage == c->st->index, right = is_right(c, own.slice);
@@ -143,8 +143,8 @@ static void queries_of(const struct sp_op_ctx *c, int part, int stage, int i,
     q->at_batch = 0;
     q->at = (struct sp_attn){.q_len = sh->seq, .q_pos = sh->first, .begins = true, .keys = q->keys};
     for (int r = 0; right && stage < c->global && r < before; r++) {
-        first = c->cut->shapes[r].first;
-        len = sp_token_range_clip(&range, &first, c->cut->shapes[r].seq);
+        first = heads_of(c, r)->first;
+        len = sp_token_range_clip(&range, &first, heads_of(c, r)->seq);
         if (len <= 0)
             continue;
         add_keys(q, first, len, here ? share_of(c, SP_TENSOR_KV, r, i) : NULL,
@@ -187,22 +187,23 @@ static void plan_rounds(struct sp_op_ctx *c, int i, bool gradients, struct sp_ke
 static void take_dkv(const struct sp_op_ctx *c, int part, int i, bool clear)
 {
     struct sp_layer_activations *t = activations_of(c, part, i);
+    const struct sp_shape *sh = heads_of(c, part);
 
-    t->own.dkv =
-        take(c, c->st->local, (size_t)c->cut->shapes[part].rows * (size_t)c->sh->kv_width, "dkv");
+    t->heads->dkv = take(c, c->st->local, (size_t)sh->rows * (size_t)sh->kv_width, "dkv");
     if (clear)
-        sp_clear_insert(&c->ctx, t->own.dkv);
+        sp_clear_insert(&c->ctx, t->heads->dkv);
 }
 
 static void take_share(const struct sp_op_ctx *c, int part, int len)
 {
     struct sp_tensor_id id =
         sp_key_share_tensor(SP_TENSOR_DKV, c->global, c->mb, part, c->st->index);
+    const struct sp_shape *sh = heads_of(c, part);
     struct sp_tensor *piece[c->count];
 
     for (int i = 0; i < c->count; i++)
-        piece[i] = take(c, c->st->local,
-                        (size_t)len * (size_t)c->sh->batch * (size_t)c->sh->kv_width, "dkv");
+        piece[i] =
+            take(c, c->st->local, (size_t)len * (size_t)sh->batch * (size_t)sh->kv_width, "dkv");
     sp_store_put(&c->st->store, &id, c->count, piece, true);
 }
 
@@ -237,7 +238,7 @@ static bool begin_gradients(const struct sp_op_ctx *c, int i)
     const struct sp_layout *lay = sp_multiplex_layout(c->g);
     int slice = part_of(c, c->slice).slice, at = part_of(c, c->slice).part;
 
-    if (c->fl->layers[i].own.dkv)
+    if (c->fl->layers[i].heads->dkv)
         return false;
     if (is_right(c, slice))
         begin_shares(c, i);
@@ -267,7 +268,7 @@ static struct sp_tensor *leave(const struct sp_op_ctx *c, enum sp_tensor_kind ki
 {
     struct sp_tensor_id id = tensor_of(c, kind, part);
     struct sp_tensor *left =
-        sp_pool_get(c->st->boundary, (size_t)c->cut->shapes[part].rows * (size_t)width, elem,
+        sp_pool_get(c->st->boundary, (size_t)heads_of(c, part)->rows * (size_t)width, elem,
                     sp_tensor_name(kind));
 
     sp_store_put(&c->st->store, &id, 1, &left, true);
@@ -287,12 +288,12 @@ static void attend_own(const struct sp_op_ctx *c, int i, const struct round *of,
     queries_of(c, c->slice, c->st->index, i, of, &q);
     q.at.begins = of->round == 0;
     q.at.ends = last && helpers(c) == 0;
-    q.at.q = t->own.q;
-    q.at.o = t->own.o;
-    q.at.lse = t->own.lse;
-    q.at.sum = t->own.sum;
+    q.at.q = t->heads->q;
+    q.at.o = t->heads->o;
+    q.at.lse = t->heads->lse;
+    q.at.sum = t->heads->sum;
     if (d_o)
-        sp_attn_bwd_insert(&c->ctx, sh, &q.at, makes, d_o, t->own.dq, last ? bytes : 0);
+        sp_attn_bwd_insert(&c->ctx, sh, &q.at, makes, d_o, t->heads->dq, last ? bytes : 0);
     else
         sp_attn_fwd_insert(&c->ctx, sh, &q.at, of->round == 0 ? bytes : 0);
 }
@@ -349,7 +350,7 @@ static void attend(struct sp_op_ctx *c, int i, struct sp_tensor *d_o, int64_t by
     int n = 0;
 
     plan_rounds(c, i, d_o != NULL, &r.keys);
-    c->fl->layers[i].own.sum = sp_take_sum(c, heads_of(c, c->slice), r.keys.n + 1 + helpers(c));
+    c->fl->layers[i].heads->sum = sp_take_sum(c, heads_of(c, c->slice), r.keys.n + 1 + helpers(c));
     for (int s = of.first; s <= of.last; s++)
         if (s != c->st->index && has_keys(c, part_at(c, s), c->st->index)) {
             int part = part_at(c, s);
@@ -397,19 +398,19 @@ static void merge(struct sp_op_ctx *c, int i)
         queries_of(c, c->slice, s, i, NULL, &q);
         q.at.begins = false;
         q.at.ends = k == n - 1;
-        q.at.o = t->own.o;
-        q.at.lse = t->own.lse;
-        q.at.sum = t->own.sum;
+        q.at.o = t->heads->o;
+        q.at.lse = t->heads->lse;
+        q.at.sum = t->heads->sum;
         if (c->ctx.pass == 'F')
             sp_attn_merge_insert(&c->ctx, heads_of(c, c->slice), &q.at, sent(c, SP_TENSOR_O, k),
                                  sent(c, SP_TENSOR_LSE, k));
         else
-            sp_attn_add_insert(&c->ctx, heads_of(c, c->slice), &q.at, t->own.dq,
+            sp_attn_add_insert(&c->ctx, heads_of(c, c->slice), &q.at, t->heads->dq,
                                sent(c, SP_TENSOR_DQ, k));
         k++;
     }
     c->ctx.exchanged = false;
-    sp_pool_drop(&t->own.sum);
+    sp_pool_drop(&t->heads->sum);
 }
 
 /* ---- parts of an op -------------------------------------------------------------------------- */
@@ -417,6 +418,7 @@ static void merge(struct sp_op_ctx *c, int i)
 static void finish_layer(struct sp_op_ctx *c, int i)
 {
     merge(c, i);
+    sp_attention_collect(c, i);
     sp_chunk_end_layer(c, i, sp_multiplex_output(c, i), sp_multiplex_to_head(c, i));
 }
 
@@ -439,6 +441,8 @@ static void run_part(struct sp_shared_op *r, int op_part)
     }
     r->layer = sp_chunk_layer(c, step);
     sp_chunk_begin_layer(c, r->layer);
+    if (c->ctx.pass == 'B')
+        sp_attention_share_out_gradient(c, &c->fl->layers[r->layer]);
 }
 
 void sp_shared_run(struct sp_shared_op *r, int op_part, void (*share)(struct sp_op_ctx *c, int i))
@@ -456,7 +460,7 @@ void sp_shared_send(struct sp_shared_op *r, const struct sp_tensor_id *id)
 
     if (r->c.slice != id->slice || (r->c.ctx.pass == 'F' && id->kind != SP_TENSOR_Q))
         return; /* another part's: it was left for that part */
-    piece = *sp_heads_tensor(&r->c.fl->layers[r->layer].own, (enum sp_tensor_kind)id->kind);
+    piece = *sp_heads_tensor(r->c.fl->layers[r->layer].heads, (enum sp_tensor_kind)id->kind);
     sp_pool_hold(piece);
     sp_store_put(&r->c.st->store, id, 1, &piece, true);
 }

@@ -1,5 +1,5 @@
 /*
- * Embedding: x(t,h) = table[ids[t]] + positions[pos0 + t]; a row that is not here, of a negative id or a position
+ * Embedding: x(t,h) = table[ids[t]] + positions[pos0 + t (1 + skip)]; a row that is not here, of a negative id or a position
  * before or behind those of the table, counts as a row of zeros.
  *
  * Backward: the threads share the columns and each takes the tokens in order, so a row that many
@@ -45,7 +45,7 @@ void sp_cpu_embed(const struct sp_backend *k, const struct sp_embed *e, const vo
         bool here = ids[r] >= 0, placed = positions && t >= first && t < end;
         const void *token = here ? sp_from(type, table, (size_t)ids[r] * width) : NULL;
         const void *position =
-            placed ? sp_from(type, positions, (size_t)(e->pos0 + t) * width) : NULL;
+            placed ? sp_from(type, positions, (size_t)sp_embed_position(e, t) * width) : NULL;
         void *to = sp_to(type, x, (size_t)r * width);
 
         if (here && position)
@@ -67,6 +67,7 @@ SP_INLINE void add_to(enum sp_dtype type, size_t n, const void *row, float *to)
 /* n columns of all rows; arrays begin at the first of them, and their rows are ld apart. */
 struct columns {
     size_t rows, n, ld, len;
+    size_t step;       /* between the positions of two tokens */
     size_t first, end; /* the tokens of a sequence whose positions are here */
     const int32_t *ids;
     const void *dx;
@@ -92,7 +93,7 @@ SP_INLINE void scatter_rows(enum sp_dtype type, const struct columns c)
             if (id >= 0)
                 add_to(type, m, from, token + j);
             if (c.positions && t >= c.first && t < c.end)
-                add_to(type, m, from, c.positions + (t - c.first) * c.ld + j);
+                add_to(type, m, from, c.positions + (t - c.first) * c.step * c.ld + j);
         }
     }
 }
@@ -126,14 +127,16 @@ void sp_cpu_embed_bwd(const struct sp_backend *k, const struct sp_embed *e, cons
                               .n = hi - lo,
                               .ld = width,
                               .len = (size_t)e->len,
+                              .step = (size_t)(1 + e->skip),
                               .first = (size_t)first,
                               .end = (size_t)end,
                               .ids = e->ids,
                               .dx = sp_from(type, dx, lo),
                               .table = dtable + lo,
-                              .positions = dpositions
-                                               ? dpositions + (size_t)(e->pos0 + first) * width + lo
-                                               : NULL});
+                              .positions =
+                                  dpositions ? dpositions +
+                                                   (size_t)sp_embed_position(e, first) * width + lo
+                                             : NULL});
     }
 }
 

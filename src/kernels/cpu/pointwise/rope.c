@@ -129,7 +129,7 @@ enum { STEP = 32 };
 void sp_cpu_rope(const struct sp_backend *k, const struct sp_rotation *r, bool inverse, void *x)
 {
     enum sp_dtype type = k->dtype;
-    int len = r->len, pos0 = r->pos0, half = r->d / 2;
+    int len = r->len, pos0 = r->pos0, step = 1 + r->skip, half = r->d / 2;
     size_t n = (size_t)half, batch = (size_t)r->batch;
     double *turns = sp_scratch(SP_SCRATCH_TEAM, (1 + 2 * STEP) * n * sizeof *turns);
     double *rests = turns + n; /* of rest k: n cosines, n sines */
@@ -138,9 +138,10 @@ void sp_cpu_rope(const struct sp_backend *k, const struct sp_rotation *r, bool i
     for (size_t i = 0; i < n; i++)
         turns[sp_place(type, n, i)] = rests[i];
     for (int t = 0; t < STEP && t < len; t++) {
-        double *rest = rests + 2 * n * (size_t)((pos0 + t) % STEP);
+        int at = (pos0 + t * step) % STEP;
+        double *rest = rests + 2 * n * (size_t)at;
 
-        fill_angles(half, (pos0 + t) % STEP, turns, rest, rest + n);
+        fill_angles(half, at, turns, rest, rest + n);
     }
 #pragma omp parallel if (batch * (size_t)len * (size_t)(r->heads * r->d) > SP_TEAM_WORTH)
     {
@@ -152,7 +153,7 @@ void sp_cpu_rope(const struct sp_backend *k, const struct sp_rotation *r, bool i
 
         sp_team_share((size_t)len, 1, &lo, &hi);
         for (size_t t = lo; t < hi; t++) {
-            int pos = pos0 + (int)t, rest = pos % STEP;
+            int pos = pos0 + (int)t * step, rest = pos % STEP;
 
             if (filled != pos - rest)
                 fill_angles(half, filled = pos - rest, turns, whole, whole + n);

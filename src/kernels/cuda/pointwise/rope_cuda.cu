@@ -18,14 +18,15 @@ struct rope_turns {
 
 template <typename T, int V>
 SP_KERNEL void rope_kernel(const __grid_constant__ struct rope_turns turns, int rows, int each,
-                           int len, int heads, int half, size_t ld, int pos0, bool inverse, T *x)
+                           int len, int heads, int half, size_t ld, int pos0, int step,
+                           bool inverse, T *x)
 {
     float *cosine = sp_shared<float>(), *sine = cosine + each * half;
     int first = (int)blockIdx.x * each, n = rows - first < each ? rows - first : each;
     int items = heads * (half / V);
 
     for (int i = (int)threadIdx.x; i < n * half; i += (int)blockDim.x) {
-        double f = (double)(pos0 + (first + i / half) % len) * turns.of[i % half];
+        double f = (double)(pos0 + (first + i / half) % len * step) * turns.of[i % half];
         float s, c;
 
         sincospif(2.0f * (float)(f - rint(f)), &s, &c);
@@ -70,7 +71,7 @@ static void rope(const struct sp_backend *k, const struct sp_rotation *r, bool i
     sp_launch(k, "rope", wide ? rope_kernel<T, sp_wide<T>::N> : rope_kernel<T, 1>,
               sp_blocks((size_t)rows, (size_t)each), SP_BLOCK,
               2 * (size_t)each * (size_t)half * sizeof(float), turns, rows, each, r->len, r->heads,
-              half, (size_t)r->ld, r->pos0, inverse, (T *)x);
+              half, (size_t)r->ld, r->pos0, 1 + r->skip, inverse, (T *)x);
 }
 
 extern "C" void sp_cuda_rope_fill(struct sp_backend *backend)

@@ -8,10 +8,10 @@
 #include "kernels/cuda/device/launch.h"
 #include "kernels/cuda/pointwise/sums.h"
 
-/* `positions`: of tokens first .. end-1 of every sequence; NULL: none. */
+/* `positions`: of tokens first .. end-1 of every sequence, `step` elements apart; NULL: none. */
 template <typename T, int V>
-SP_KERNEL void embed_kernel(int rows, int len, int h, int first, int end, const int32_t *ids,
-                            const T *table, const T *positions, T *x)
+SP_KERNEL void embed_kernel(int rows, int len, int h, int first, int end, size_t step,
+                            const int32_t *ids, const T *table, const T *positions, T *x)
 {
     int row = (int)(blockIdx.x * blockDim.y + threadIdx.y);
 
@@ -20,8 +20,7 @@ SP_KERNEL void embed_kernel(int rows, int len, int h, int first, int end, const 
     const bool here = ids[row] >= 0;
     const int t = row % len;
     table += here ? (size_t)ids[row] * (size_t)h : 0;
-    positions =
-        positions && t >= first && t < end ? positions + (size_t)(t - first) * (size_t)h : NULL;
+    positions = positions && t >= first && t < end ? positions + (size_t)(t - first) * step : NULL;
     x += (size_t)row * (size_t)h;
     for (int c = (int)threadIdx.x * V; c < h; c += (int)blockDim.x * V) {
         float a[V] = {0}, b[V] = {0};
@@ -47,11 +46,13 @@ static void embed(const struct sp_backend *k, const struct sp_embed *e, const vo
     int first, end;
 
     sp_embed_here(e, &first, &end);
-    positions =
-        positions && first < end ? (const T *)positions + (size_t)(e->pos0 + first) * width : NULL;
+    positions = positions && first < end
+                    ? (const T *)positions + (size_t)sp_embed_position(e, first) * width
+                    : NULL;
     sp_launch(k, "embed", wide ? embed_kernel<T, sp_wide<T>::N> : embed_kernel<T, 1>,
               sp_blocks(rows, s.rows), dim3(s.threads, s.rows), 0, (int)rows, e->len, e->h, first,
-              end, e->ids, (const T *)table, (const T *)positions, (T *)x);
+              end, (size_t)(1 + e->skip) * width, e->ids, (const T *)table, (const T *)positions,
+              (T *)x);
 }
 
 enum { SORT_TOKENS = SP_WARP, SORT_LANES = 8, SORT_TILE = 1024 };
@@ -123,10 +124,10 @@ SP_KERNEL void embed_bwd_kernel(int rows, int h, unsigned pieces, const int32_t 
     sp_store<V>(dtable, sum);
 }
 
-/* The position of one token of every sequence, from token `first` on; the sequences in order. */
+/* The position of one token of every sequence, from token `first` on, `step` elements apart; the sequences in order. */
 template <typename T, int V>
-SP_KERNEL void embed_positions_kernel(int batch, int len, int first, int h, unsigned pieces,
-                                      const T *dx, float *dpositions)
+SP_KERNEL void embed_positions_kernel(int batch, int len, int first, int h, size_t step,
+                                      unsigned pieces, const T *dx, float *dpositions)
 {
     size_t at = blockIdx.x / pieces, t = at + (size_t)first;
     int c = (int)((blockIdx.x % pieces) * blockDim.x + threadIdx.x) * V;
@@ -134,14 +135,14 @@ SP_KERNEL void embed_positions_kernel(int batch, int len, int first, int h, unsi
 
     if (c >= h)
         return;
-    sp_load<V>(dpositions + at * (size_t)h + c, sum);
+    sp_load<V>(dpositions + at * step + c, sum);
 #pragma unroll 4
     for (int b = 0; b < batch; b++) {
         sp_load<V>(dx + ((size_t)b * (size_t)len + t) * (size_t)h + c, d);
         for (int v = 0; v < V; v++)
             sum[v] += d[v];
     }
-    sp_store<V>(dpositions + at * (size_t)h + c, sum);
+    sp_store<V>(dpositions + at * step + c, sum);
 }
 
 template <typename T>
@@ -167,7 +168,8 @@ static void embed_bwd(const struct sp_backend *k, const struct sp_embed *e, cons
         sp_launch(k, "embed_positions",
                   wide ? embed_positions_kernel<T, sp_wide<T>::N> : embed_positions_kernel<T, 1>,
                   (unsigned)(end - first) * s.pieces, s.threads, 0, e->batch, e->len, first, e->h,
-                  s.pieces, d, dpositions + (size_t)(e->pos0 + first) * width);
+                  (size_t)(1 + e->skip) * width, s.pieces, d,
+                  dpositions + (size_t)sp_embed_position(e, first) * width);
 }
 
 template <typename T> static void token_fill(struct sp_backend *backend)

@@ -92,8 +92,9 @@ static inline bool sp_slice_is_shared(const struct sp_layout *lay, int global, i
 int sp_multiplex_turns_create(const struct sp_layout *lay, struct sp_multiplex_turns *t);
 void sp_multiplex_turns_destroy(struct sp_multiplex_turns *t);
 
-/* struct sp_shared_slices: cut. 0, or -EINVAL, -ENOMEM after one line. */
-int sp_multiplex_cut_parts(struct sp_plan *plan, double token, double pair);
+/* struct sp_shared_slices: cut, cut_like. 0, or -EINVAL, -ENOMEM after one line. */
+int sp_multiplex_cut_parts(struct sp_plan *plan, int unit, double token, double pair);
+int sp_multiplex_cut_like(struct sp_plan *plan, const struct sp_plan *from);
 
 /* A slice is cut once into `in` and once into `of` parts: first .. last of the latter overlap
  * `part` of the former. */

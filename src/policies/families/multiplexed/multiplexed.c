@@ -312,7 +312,8 @@ static const struct sp_shared_slices shared = {.parts_of = sp_parts_of,
                                                .slice = slice,
                                                .keeps_attention = keeps_attention,
                                                .key_share = sp_key_share,
-                                               .cut = sp_multiplex_cut_parts};
+                                               .cut = sp_multiplex_cut_parts,
+                                               .cut_like = sp_multiplex_cut_like};
 
 const struct sp_family sp_family_multiplexed = {
     .name = "subsequence",
@@ -320,7 +321,7 @@ const struct sp_family sp_family_multiplexed = {
     .facts.every_end = true,
     .facts.by_layer = true,
     .facts.layers = SP_LAYERS_CHOSEN,
-    .facts.groups = SP_GROUP_PARAMETERS,
+    .facts.groups = SP_GROUP_ALL,
     .check = check,
     .place = place,
     .refuse = refuse,

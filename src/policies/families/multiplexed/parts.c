@@ -17,6 +17,7 @@
 #include "sp_error.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     LEAST = 4, /* a part has at least a fourth of the tokens of an equal one */
@@ -74,14 +75,25 @@ static bool is_cut(const struct sp_layout *lay, int slice, int of)
     return false;
 }
 
-static int write_parts(const struct sp_layout *lay, int slice, int first, int len,
-                       const struct share *s, int n, int *part_token)
+/* Writes the parts of a slice of which `share` has the cuts, each at a multiple of `unit`. */
+struct parts {
+    const struct sp_layout *lay;
+    int unit, *part_token;
+    struct share share[MOST * (MOST + 1) / 2];
+    int n;
+};
+
+static int write_parts(const struct parts *p, int slice, int first, int len)
 {
-    for (int i = 0; i < n; i++) {
-        int *at = &part_token[(s[i].of * lay->slices + slice) * (lay->stages + 1)];
+    const struct sp_layout *lay = p->lay;
+    int *part_token = p->part_token;
+
+    for (int i = 0; i < p->n; i++) {
+        const struct share *s = &p->share[i];
+        int *at = &part_token[(s->of * lay->slices + slice) * (lay->stages + 1)];
 
         at[0] = first;
-        at[s[i].j] = first + (int)floor(s[i].x + 0.5);
+        at[s->j] = first + (int)floor(s->x / p->unit + 0.5) * p->unit;
     }
     for (int of = 1; of <= lay->stages; of++) {
         const int *at = &part_token[(of * lay->slices + slice) * (lay->stages + 1)];
@@ -89,39 +101,64 @@ static int write_parts(const struct sp_layout *lay, int slice, int first, int le
         for (int j = 1; j <= of; j++)
             if (at[j] <= at[j - 1] && is_cut(lay, slice, of))
                 return sp_error(EINVAL,
-                                "slice %d of %d tokens cannot be shared out to %d stages: take "
+                                "slice %d of %d tokens cannot be shared out to %d stages%s: take "
                                 "longer slices or fewer stages",
-                                slice, len, of);
+                                slice, len, of, p->unit > 1 ? " of devices that share tokens" : "");
     }
     return 0;
 }
 
-int sp_multiplex_cut_parts(struct sp_plan *plan, double token, double pair)
+/* The number of entries of part_token. */
+static size_t tokens_of(const struct sp_layout *lay)
+{
+    return (size_t)lay->slices * (size_t)(lay->stages + 1) * (size_t)(lay->stages + 1);
+}
+
+static int allocate(struct sp_multiplex_cut *multiplex, const struct sp_layout *lay)
+{
+    free(multiplex->part_token);
+    multiplex->part_token = calloc(tokens_of(lay), sizeof *multiplex->part_token);
+    return multiplex->part_token
+               ? 0
+               : sp_error(ENOMEM, "no memory for parts of %d slices", lay->slices);
+}
+
+int sp_multiplex_cut_like(struct sp_plan *plan, const struct sp_plan *from)
+{
+    const struct sp_multiplex_cut *cut = sp_multiplex_cut_of(&from->layout);
+    struct sp_multiplex_cut *own = sp_multiplex_cut_of(&plan->layout);
+    int err = cut->part_token ? allocate(own, &plan->layout) : 0;
+
+    if (!err && cut->part_token)
+        memcpy(own->part_token, cut->part_token,
+               tokens_of(&plan->layout) * sizeof *own->part_token);
+    return err;
+}
+
+int sp_multiplex_cut_parts(struct sp_plan *plan, int unit, double token, double pair)
 {
     const struct sp_layout *lay = &plan->layout;
     struct sp_multiplex_cut *multiplex = sp_multiplex_cut_of(lay);
-    size_t tokens = (size_t)lay->slices * (size_t)(lay->stages + 1) * (size_t)(lay->stages + 1);
-    struct share share[MOST * (MOST + 1) / 2];
-    int n = 0, err = 0;
+    struct parts p = {.lay = lay, .unit = unit};
+    int err = allocate(multiplex, lay);
 
-    free(multiplex->part_token);
-    multiplex->part_token = calloc(tokens, sizeof *multiplex->part_token);
-    if (!multiplex->part_token)
-        return sp_error(ENOMEM, "no memory for parts of %d slices", lay->slices);
+    if (err)
+        return err;
+    p.part_token = multiplex->part_token;
     for (int of = 1; of <= lay->stages; of++)
         for (int j = 1; j <= of; j++)
-            share[n++] = (struct share){.j = j, .of = of};
-    qsort(share, (size_t)n, sizeof *share, by_share);
+            p.share[p.n++] = (struct share){.j = j, .of = of};
+    qsort(p.share, (size_t)p.n, sizeof *p.share, by_share);
     for (int k = 0; !err && k < lay->slices; k++) {
         int first, len;
         bool equal;
 
         sp_plan_slice_tokens(plan, 0, k, &first, &len);
-        equal = k >= lay->stages - 1 || 2 * k >= lay->slices || len < SHORT * lay->stages;
-        balance(equal ? 1 : token, equal ? 0 : pair, len, first, share, n);
-        err = write_parts(lay, k, first, len, share, n, multiplex->part_token);
-        for (int i = 0; i < n; i++)
-            share[i].keys += share[i].x;
+        equal = k >= lay->stages - 1 || 2 * k >= lay->slices || len < SHORT * unit * lay->stages;
+        balance(equal ? 1 : token, equal ? 0 : pair, len, first, p.share, p.n);
+        err = write_parts(&p, k, first, len);
+        for (int i = 0; i < p.n; i++)
+            p.share[i].keys += p.share[i].x;
     }
     return err;
 }
