@@ -102,7 +102,8 @@ static void update_tensor(void *arg, const struct sp_parameter *t)
 
 #define UPDATE_BUFFERS(ONE, OPTIONAL, LIST)                                                        \
     ONE(w, SP_READ_WRITE)        /* += the step of AdamW, f32 as the next three */                 \
-    ONE(g, SP_READ_WRITE)        /* = 0 once it is used */                                         \
+    OPTIONAL(g, SP_READ_WRITE)   /* = 0 once it is used; or: */                                    \
+    OPTIONAL(kept_g, SP_READ)    /* it stays */                                                    \
     ONE(m, SP_READ_WRITE)        /* = beta1 m + (1 - beta1) g */                                   \
     ONE(v, SP_READ_WRITE)        /* = beta2 v + (1 - beta2) g^2 */                                 \
     OPTIONAL(low, SP_READ_WRITE) /* = w rounded; what lies between tensors stays */
@@ -113,7 +114,7 @@ static void update(const struct sp_backend *k, const struct update_buffers *b,
 {
     a->k = k;
     a->w = b->w;
-    a->g = b->g;
+    a->g = b->g ? b->g : b->kept_g;
     a->m = b->m;
     a->v = b->v;
     a->low = b->low;
@@ -239,9 +240,12 @@ void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params 
         .bias1 = hp->bias1,
         .bias2 = hp->bias2,
         .grad_scale = hp->factor,
+        .keeps_g = hp->keeps_gradient,
     };
     a->base.dtype = dtype;
-    SP_TASK_BUFFERS(t, update, .w = w, .g = g, .m = m, .v = v, .low = dtype == SP_F32 ? NULL : low);
+    SP_TASK_BUFFERS(t, update, .w = w, .g = hp->keeps_gradient ? NULL : g,
+                    .kept_g = hp->keeps_gradient ? g : NULL, .m = m, .v = v,
+                    .low = dtype == SP_F32 ? NULL : low);
     sp_task_submit(ctx, t, 15.0 * f32_of(w));
 }
 

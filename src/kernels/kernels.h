@@ -221,6 +221,7 @@ struct sp_adamw {
     float lr, beta1, beta2, eps, weight_decay;
     float bias1, bias2; /* 1 - beta1^t, 1 - beta2^t */
     float grad_scale;   /* clipping factor */
+    bool keeps_g;       /* g stays as it is */
 };
 
 /*

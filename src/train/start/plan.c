@@ -3,6 +3,7 @@
 #include "train/start/phases.h"
 #include "policies/lowering/parking_choice.h"
 #include "plan/cost/layer_costs.h"
+#include "plan/cost/op_times.h"
 #include "plan/partition.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
@@ -162,6 +163,17 @@ static int create(struct sp_trainer *t)
     return err ? err : fit(t, &layout);
 }
 
+/* Cores update only beside GPUs: there they would have to fetch nothing. */
+static bool updates_on_cores(const struct sp_trainer *t)
+{
+    const struct sp_op_terms terms = {.machine = &t->machine, .devices = 1};
+    int wanted = t->cfg.layout.optimizer_device;
+
+    return sp_train_plans_gpus(t) && t->plan.states_evicted &&
+           (wanted == SP_TRAIN_UPDATE_CPU ||
+            sp_update_is_on_cores(&t->plan, &t->shape, &terms, (enum sp_update_device)wanted));
+}
+
 int sp_train_plan(struct sp_trainer *t)
 {
     struct sp_layout_args *l = &t->cfg.layout;
@@ -195,6 +207,7 @@ int sp_train_plan(struct sp_trainer *t)
             return err;
     }
     t->plan.states_evicted = l->offload_optimizer;
+    t->plan.updates_on_cores = updates_on_cores(t);
     t->plan.states_twice = t->cfg.post_validation && t->cfg.clip > 0;
     return 0;
 }
