@@ -73,6 +73,7 @@ struct update_args {
     size_t first; /* the block's element that the buffers begin with */
     struct sp_adamw hp;
     float decay;
+    bool keeps_g;
     const struct sp_backend *k; /* this and the fields below are set while the task runs */
     float *w, *g, *m, *v;
     char *low;
@@ -97,6 +98,7 @@ static void update_tensor(void *arg, const struct sp_parameter *t)
                     .g = a->g + at,
                     .m = a->m + at,
                     .v = a->v + at,
+                    .keeps_g = a->keeps_g,
                     .low = a->low ? a->low + at * sp_dtype_bytes(a->base.dtype) : NULL});
 }
 
@@ -232,6 +234,7 @@ void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params 
     a->layer = layer;
     a->first = first;
     a->decay = hp->weight_decay;
+    a->keeps_g = hp->keeps_gradient;
     a->hp = (struct sp_adamw){
         .lr = hp->lr,
         .beta1 = hp->beta1,
@@ -240,7 +243,6 @@ void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params 
         .bias1 = hp->bias1,
         .bias2 = hp->bias2,
         .grad_scale = hp->factor,
-        .keeps_g = hp->keeps_gradient,
     };
     a->base.dtype = dtype;
     SP_TASK_BUFFERS(t, update, .w = w, .g = hp->keeps_gradient ? NULL : g,

@@ -221,7 +221,6 @@ struct sp_adamw {
     float lr, beta1, beta2, eps, weight_decay;
     float bias1, bias2; /* 1 - beta1^t, 1 - beta2^t */
     float grad_scale;   /* clipping factor */
-    bool keeps_g;       /* g stays as it is */
 };
 
 /*
@@ -231,7 +230,8 @@ struct sp_adamw {
 struct sp_adamw_arrays {
     size_t n;
     float *w, *g, *m, *v;
-    void *low; /* (n) = the new weights, rounded to the backend's type, if not NULL */
+    bool keeps_g; /* g stays as it is */
+    void *low;    /* (n) = the new weights, rounded to the backend's type, if not NULL */
 };
 
 void sp_adamw(const struct sp_adamw *hp, const struct sp_adamw_arrays *a);

@@ -211,23 +211,26 @@ static double host_rate(const struct sp_plan *plan, const struct sp_shape *sh,
 struct sp_update_ways sp_update_ways(const struct sp_plan *plan, const struct sp_shape *sh,
                                      const struct sp_op_terms *terms, int stage)
 {
-    const double f32 = sizeof(float), elem = (double)sp_shape_elem(sh);
+    const double f32 = sizeof(float), elem = (double)sp_shape_elem(sh), d = terms->devices;
     const struct sp_machine *machine = machine_of(sh, terms, stage);
-    double elements = (double)sp_memory_updated(plan, sh, stage);
-    double state = (sh->dtype == SP_F32 ? 2 : 3) * f32;
+    double elements = (double)sp_memory_updated(plan, sh, stage) / d;
+    double bus = sp_offload_tier(machine, terms->devices).read / d;
     double adamw = 7 * f32 + (sh->dtype == SP_F32 ? 0 : elem), copied = f32 + elem;
-    double bus = sp_offload_tier(machine, terms->devices).read;
     struct sp_update_ways w = {
-        .state = elements * state / bus,
+        .state = elements * (sh->dtype == SP_F32 ? 2 : 3) * f32 / bus,
         .gradients = elements * f32 / bus,
         .weights = elements * elem / bus,
-        .adamw = elements * (adamw + copied) / host_rate(plan, sh, terms, machine),
+        .rate = host_rate(plan, sh, terms, machine) / d,
     };
-
-    w.on_gpu = fmax(sp_update_time(machine, elements / terms->devices), w.state);
     /* the GPU reads gradients for their norm, and clears them */
-    w.on_cores = sp_memory_s(machine, SP_F32, 2 * f32 * elements / terms->devices) +
-                 fmax(fmax(w.gradients, w.weights), w.adamw) + 2 * machine->rates.launch_s;
+    double passes = sp_memory_s(machine, SP_F32, 2 * f32 * elements) + 2 * machine->rates.launch_s;
+    double left;
+
+    w.adamw = elements * (adamw + copied) / w.rate;
+    w.on_gpu = fmax(sp_update_time(machine, elements), w.state);
+    w.on_cores = passes + fmax(fmax(w.gradients, w.weights), w.adamw);
+    left = w.on_gpu - passes;
+    w.even = left > fmax(w.gradients, w.weights) ? elements * (adamw + copied) / left : INFINITY;
     return w;
 }
 

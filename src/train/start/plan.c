@@ -12,6 +12,7 @@
 #include "train/groups.h"
 #include "train/slices_auto.h"
 #include "train/start/device.h"
+#include "train/start/machine.h"
 #include "train/start/memory.h"
 #include "transport/launcher.h"
 #include <string.h>
@@ -163,14 +164,16 @@ static int create(struct sp_trainer *t)
     return err ? err : fit(t, &layout);
 }
 
-/* Cores update only beside GPUs: there they would have to fetch nothing. */
+/* True if cores update for GPUs. `auto` trusts only a machine that somebody described or measured. */
 static bool updates_on_cores(const struct sp_trainer *t)
 {
     const struct sp_op_terms terms = {.machine = &t->machine, .devices = 1};
     int wanted = t->cfg.layout.optimizer_device;
 
-    return sp_train_plans_gpus(t) && t->plan.states_evicted &&
-           (wanted == SP_TRAIN_UPDATE_CPU ||
+    if (!t->plan.states_evicted || !sp_train_plans_gpus(t))
+        return false;
+    return wanted == SP_TRAIN_UPDATE_CPU ||
+           (!sp_train_machine_is_assumed(t) &&
             sp_update_is_on_cores(&t->plan, &t->shape, &terms, (enum sp_update_device)wanted));
 }
 

@@ -32,11 +32,11 @@ SP_INLINE void update_loop(bool rounded, bool keeps_g, const struct sp_adamw *hp
 
 SP_CLONES static void update(const struct sp_adamw *hp, const struct sp_adamw_arrays a)
 {
-    if (a.low && hp->keeps_g)
+    if (a.low && a.keeps_g)
         update_loop(true, true, hp, a);
     else if (a.low)
         update_loop(true, false, hp, a);
-    else if (hp->keeps_g)
+    else if (a.keeps_g)
         update_loop(false, true, hp, a);
     else
         update_loop(false, false, hp, a);
@@ -55,6 +55,7 @@ static void update_all(const struct sp_adamw *hp, const struct sp_adamw_arrays *
                                             .g = a->g + lo,
                                             .m = a->m + lo,
                                             .v = a->v + lo,
+                                            .keeps_g = a->keeps_g,
                                             .low = a->low ? (uint16_t *)a->low + lo : NULL});
     }
 }

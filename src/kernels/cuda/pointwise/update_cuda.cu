@@ -200,7 +200,7 @@ static void adamw(const struct sp_backend *k, const struct sp_adamw *hp,
                                     1.0f / sqrtf(hp->bias2),
                                     hp->eps,
                                     hp->grad_scale,
-                                    hp->keeps_g};
+                                    a->keeps_g};
     T *low = (T *)a->low;
     bool wide = sp_is_wide(a->w, 0) && sp_is_wide(a->g, 0) && sp_is_wide(a->m, 0) &&
                 sp_is_wide(a->v, 0) && (uintptr_t)low % (4 * sizeof(T)) == 0;
