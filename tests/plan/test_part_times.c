@@ -243,7 +243,7 @@ static void check_ways(const struct sp_plan *plan, struct sp_shape *sh,
                   1e3 * w.on_cores, 1e3 * w.on_gpu, 1e-9 * w.even);
 }
 
-/* Beside a GPU evicted state is updated by cores if that is faster, in the run and in prices. */
+/* Cores update evicted state of a GPU if that is faster, in the run and in prices. */
 TEST(updates_go_where_they_are_faster)
 {
     static struct sp_machine machine, cores;

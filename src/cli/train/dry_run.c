@@ -107,14 +107,20 @@ static bool find_update(const struct sp_trainer *t, struct sp_update_ways *slowe
 
 static void print_update(const struct sp_trainer *t)
 {
+    bool slower =
+        !t->plan.updates_on_cores && t->cfg.layout.optimizer_device == SP_TRAIN_UPDATE_AUTO;
     struct sp_update_ways w;
 
     if (!find_update(t, &w))
         return;
+    slower = slower && w.on_cores < w.on_gpu;
     printf("update on cores %.4g ms (gradients down %.4g, AdamW %.4g, weights up %.4g), on the GPU "
-           "%.4g (state %.4g each way): on %s\n",
+           "%.4g (state %.4g each way): on %s%s\n",
            1e3 * w.on_cores, 1e3 * w.gradients, 1e3 * w.adamw, 1e3 * w.weights, 1e3 * w.on_gpu,
-           1e3 * w.state, t->plan.updates_on_cores ? "cores" : "the GPU");
+           1e3 * w.state, t->plan.updates_on_cores ? "cores" : "the GPU",
+           !slower                          ? ""
+           : sp_train_machine_is_assumed(t) ? ", nobody described this machine"
+                                            : ", main memory has no room");
     printf("main memory: %.4g GB/s for a GPU; cores update as fast as it does from %.4g on\n",
            w.rate / 1e9, w.even / 1e9);
 }
