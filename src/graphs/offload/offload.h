@@ -33,7 +33,8 @@ void sp_offload_fetch(struct sp_stage *st, const struct sp_action *a);
  *   put_back block i's `state`, of which a checkpoint was read or written, leaves now; waits for that
  *
  * If cores update beside GPUs, the state never leaves their memory. Then the gradient of block i
- * comes to them, and its weights leave for the GPU.
+ * comes to them, and its weights leave for the GPU. The kernels of both may round differently:
+ * tests/gpu hold a GPU's to 1e-5 of the largest element.
  */
 void sp_states_come(struct sp_stage *st, int i);
 void sp_states_wait(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_stage *st,

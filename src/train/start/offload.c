@@ -66,7 +66,7 @@ static int check_optimizer(const struct sp_trainer *t)
                         t->cfg.scheduler);
     if (t->cfg.layout.optimizer_device == SP_TRAIN_UPDATE_GPU && !sp_train_plans_gpus(t))
         return sp_error(EINVAL, "train: --optimizer-device gpu: this run has no GPU, its cores "
-                                "update; leave it out");
+                                "update; use auto");
     return !t->cfg.layout.offload_optimizer || !with
                ? 0
                : sp_error(
