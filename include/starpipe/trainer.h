@@ -32,12 +32,13 @@
 #pragma GCC visibility push(default)
 
 /* Values of the settings that follow. */
-enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                            /* token_width */
-enum { SP_TRAIN_KEYS_AUTO, SP_TRAIN_KEYS_STAY, SP_TRAIN_KEYS_LEAVE }; /* offload_keys */
-enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                      /* order */
-enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                 /* sequence_parallel */
-enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                 /* dtype */
-enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };           /* device */
+enum { SP_TRAIN_UINT16, SP_TRAIN_UINT32 };                               /* token_width */
+enum { SP_TRAIN_KEYS_AUTO, SP_TRAIN_KEYS_STAY, SP_TRAIN_KEYS_LEAVE };    /* offload_keys */
+enum { SP_TRAIN_UPDATE_AUTO, SP_TRAIN_UPDATE_GPU, SP_TRAIN_UPDATE_CPU }; /* optimizer_device */
+enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                         /* order */
+enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                    /* sequence_parallel */
+enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                    /* dtype */
+enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };              /* device */
 enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL, SP_TRAIN_STARPU };   /* transport */
 enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD };       /* lr_shape */
 enum { SP_TRAIN_TEXT, SP_TRAIN_JSON };                                            /* format */
@@ -68,9 +69,10 @@ struct sp_layout_args {
         *recompute;      /* "none|full|selective|no-attention|LIST|every=K"; NULL: the schedule's */
     const char *offload; /* "none|full|adaptive" */
     int offload_keys;    /* SP_TRAIN_KEYS_AUTO, ...: are keys and values of slices evicted too? */
-    bool offload_optimizer;       /* is its state evicted too? */
-    bool offload_peers;           /* do full stages keep activations on emptier ones? */
-    const char *plugin;           /* files of schedules, separated by ','; NULL: none */
+    bool offload_optimizer; /* is its state evicted too? */
+    int optimizer_device;   /* SP_TRAIN_UPDATE_AUTO, ...: where evicted state of GPUs is updated */
+    bool offload_peers;     /* do full stages keep activations on emptier ones? */
+    const char *plugin;     /* files of schedules, separated by ','; NULL: none */
     const char *partition_slices; /* "length|flops|dp" or a list of tokens; NULL: the schedule's */
     bool vocabulary_parallel;     /* embedding and head are cut over all stages */
     uint64_t memory_limit;        /* bytes of a stage; 0: none */

@@ -70,7 +70,10 @@ static void print_node(const struct sp_machine *m)
 {
     const struct sp_copy_rates *c = &m->copy;
 
-    printf("\nhost       %.4g GB a node\n", (double)m->host_bytes / giga);
+    printf("\nhost       %.4g GB a node", (double)m->host_bytes / giga);
+    if (m->host_rate > 0)
+        printf(", which its cores read and write at %.4g GB/s", m->host_rate / giga);
+    printf("\n");
     if (c->to_host > 0) {
         printf("copies     %.4g GB/s to the host, %.4g back, %.4g each way at once",
                c->to_host / giga, c->from_host / giga, c->both / giga);

@@ -333,12 +333,13 @@ void sp_copy_insert(const struct sp_task_context *ctx, struct sp_tensor *from,
 /* The step's hyper-parameters of the optimizer. */
 struct sp_update {
     float lr, beta1, beta2, eps, weight_decay;
-    float bias1, bias2; /* 1 - beta^t */
-    float factor;       /* of the gradient: min(1, clip / norm) */
+    float bias1, bias2;  /* 1 - beta^t */
+    float factor;        /* of the gradient: min(1, clip / norm) */
+    bool keeps_gradient; /* it is not cleared: another task does that where it lies */
 };
 
 /* AdamW on the elements of a block from `first` on, as many as the handles have, all f32; clears
- * the gradient. Weight decay applies to the tensors marked for it. low = w, rounded to `dtype`,
+ * the gradient, unless the task only reads it. Weight decay applies to the tensors marked for it. low = w, rounded to `dtype`,
  * unless that is f32. */
 void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params *params,
                       enum sp_block_kind kind, int layer, size_t first, const struct sp_update *hp,

@@ -73,6 +73,7 @@ struct update_args {
     size_t first; /* the block's element that the buffers begin with */
     struct sp_adamw hp;
     float decay;
+    bool keeps_g;
     const struct sp_backend *k; /* this and the fields below are set while the task runs */
     float *w, *g, *m, *v;
     char *low;
@@ -97,12 +98,14 @@ static void update_tensor(void *arg, const struct sp_parameter *t)
                     .g = a->g + at,
                     .m = a->m + at,
                     .v = a->v + at,
+                    .keeps_g = a->keeps_g,
                     .low = a->low ? a->low + at * sp_dtype_bytes(a->base.dtype) : NULL});
 }
 
 #define UPDATE_BUFFERS(ONE, OPTIONAL, LIST)                                                        \
     ONE(w, SP_READ_WRITE)        /* += the step of AdamW, f32 as the next three */                 \
-    ONE(g, SP_READ_WRITE)        /* = 0 once it is used */                                         \
+    OPTIONAL(g, SP_READ_WRITE)   /* = 0 once it is used; or: */                                    \
+    OPTIONAL(kept_g, SP_READ)    /* it stays */                                                    \
     ONE(m, SP_READ_WRITE)        /* = beta1 m + (1 - beta1) g */                                   \
     ONE(v, SP_READ_WRITE)        /* = beta2 v + (1 - beta2) g^2 */                                 \
     OPTIONAL(low, SP_READ_WRITE) /* = w rounded; what lies between tensors stays */
@@ -113,7 +116,7 @@ static void update(const struct sp_backend *k, const struct update_buffers *b,
 {
     a->k = k;
     a->w = b->w;
-    a->g = b->g;
+    a->g = b->g ? b->g : b->kept_g;
     a->m = b->m;
     a->v = b->v;
     a->low = b->low;
@@ -231,6 +234,7 @@ void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params 
     a->layer = layer;
     a->first = first;
     a->decay = hp->weight_decay;
+    a->keeps_g = hp->keeps_gradient;
     a->hp = (struct sp_adamw){
         .lr = hp->lr,
         .beta1 = hp->beta1,
@@ -241,7 +245,9 @@ void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params 
         .grad_scale = hp->factor,
     };
     a->base.dtype = dtype;
-    SP_TASK_BUFFERS(t, update, .w = w, .g = g, .m = m, .v = v, .low = dtype == SP_F32 ? NULL : low);
+    SP_TASK_BUFFERS(t, update, .w = w, .g = hp->keeps_gradient ? NULL : g,
+                    .kept_g = hp->keeps_gradient ? g : NULL, .m = m, .v = v,
+                    .low = dtype == SP_F32 ? NULL : low);
     sp_task_submit(ctx, t, 15.0 * f32_of(w));
 }
 

@@ -423,8 +423,7 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);
-    g->worker_order =
-        calloc((size_t)(place->first_worker + place->workers), sizeof *g->worker_order);
+    g->worker_order = calloc((size_t)sp_update_worker(place) + 1, sizeof *g->worker_order);
     if (plan->paired && window < 2)
         window = 2; /* two ops that overlap are unfinished at once */
     g->window = sp_window_create(window * place->n_local);

@@ -97,6 +97,19 @@ struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st,
     };
 }
 
+struct sp_task_context sp_update_context(struct sp_graph *g, struct sp_stage *st, char pass)
+{
+    struct sp_task_context ctx = sp_stage_context(g, st, pass);
+
+    if (!g->cfg.plan->updates_on_cores)
+        return ctx;
+    ctx.worker = sp_update_worker(&g->place);
+    ctx.order = &g->worker_order[ctx.worker];
+    ctx.meter = &st->update_meter[g->turn]; /* the GPU's worker writes the other one */
+    ctx.returning = &st->gradients;
+    return ctx;
+}
+
 size_t sp_stage_buffer_bytes(const struct sp_stage *st)
 {
     return sp_pool_bytes(st->local) + sp_pool_bytes(st->boundary) + st->gathered_bytes;

@@ -178,12 +178,13 @@ struct sp_stage {
     int worker;
     int n_blocks;
     struct sp_block *blocks;
-    struct sp_pool *local;        /* tensors written and freed here */
-    struct sp_pool *boundary;     /* tensors that other stages write or free */
-    struct sp_tensor *tally[2];   /* SP_TALLIES doubles; by the step's turn */
-    struct sp_meter meter[2];     /* by turn */
-    struct sp_message_log log[2]; /* by turn */
-    struct sp_store store;        /* tensors on their way to or received from other stages */
+    struct sp_pool *local;           /* tensors written and freed here */
+    struct sp_pool *boundary;        /* tensors that other stages write or free */
+    struct sp_tensor *tally[2];      /* SP_TALLIES doubles; by the step's turn */
+    struct sp_meter meter[2];        /* by turn */
+    struct sp_meter update_meter[2]; /* by turn, of its tasks on the worker that updates for GPUs */
+    struct sp_message_log log[2];    /* by turn */
+    struct sp_store store;           /* tensors on their way to or received from other stages */
     struct sp_chunk_activations
         *activations;              /* layerwise: [chunks][micro_batches][slices]; weight-ring and
                                       * sharded: [chunks][rounds] for its own micro-batches */
@@ -201,9 +202,10 @@ struct sp_stage {
     struct sp_departing *sent;     /* parked tensors that were sent, the first one first */
     int runs;                      /* ops of this step so far, of a run that evicts */
     struct sp_states *states;      /* evicted state of the optimizer; NULL: it is in memory */
-    double held_us;                /* its worker's sp_order_held_us at the last report */
-    uint64_t bytes_sent[2];        /* of the messages submitted in a step, by turn */
-    int messages_sent[2];          /* their number */
+    struct sp_move *gradients; /* the next task on the worker that updates for GPUs fetches them */
+    double held_us;            /* its worker's sp_order_held_us at the last report */
+    uint64_t bytes_sent[2];    /* of the messages submitted in a step, by turn */
+    int messages_sent[2];      /* their number */
     struct sp_tensor
         *replica_gradients[2]; /* the last gradients from other replicas, latest first */
 };
@@ -375,6 +377,10 @@ int sp_block_same(const struct sp_graph *g, const struct sp_block *b, enum sp_ra
 
 /* A context for tasks of a stage outside any op. */
 struct sp_task_context sp_stage_context(struct sp_graph *g, struct sp_stage *st, char pass);
+
+/* The same for tasks on the optimizer's state: if that stays with cores that update it beside GPUs,
+ * the worker of these. */
+struct sp_task_context sp_update_context(struct sp_graph *g, struct sp_stage *st, char pass);
 
 /* Kinds of tags. Two messages on their way never have the same tag; a tag of each kind counts: */
 enum sp_message {

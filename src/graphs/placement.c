@@ -174,6 +174,15 @@ void sp_placement_use_gpus(struct sp_placement *pl, int devices)
         pl->gpu[i] = first + i;
 }
 
+void sp_placement_add_cores(struct sp_placement *pl, int threads)
+{
+    int cores = pl->cores - pl->gpus;
+
+    pl->update_threads = threads > 0 ? threads : cores > 1 ? cores : 1;
+    if (pl->update_threads > sp_team_most())
+        pl->update_threads = sp_team_most();
+}
+
 int sp_placement_check_threads(const struct sp_placement *pl)
 {
     if (pl->gpus || pl->threads <= sp_team_most())
@@ -212,6 +221,12 @@ static void bind_thread(int pu)
     hwloc_bitmap_free(set);
 }
 
+/* Threads of a worker of cores. */
+static int team_of(const struct sp_placement *pl)
+{
+    return pl->gpus ? pl->update_threads : pl->threads;
+}
+
 /* Runs on each worker: its OpenMP team, made here, lasts as long as the worker. */
 static void bind_worker(void *arg)
 {
@@ -219,14 +234,14 @@ static void bind_worker(void *arg)
     const struct sp_placement *pl = team->place;
     int worker = sp_worker_here(), size = 1;
 
-    sp_team_settle(pl->threads);
+    sp_team_settle(team_of(pl));
 #pragma omp parallel
     {
         bind_thread(pl->bound ? nth_pu(worker * pl->threads + omp_get_thread_num()) : -1);
 #pragma omp master
         size = omp_get_num_threads();
     }
-    if (size < pl->threads)
+    if (size < team_of(pl))
         __atomic_store_n(&team->smallest, size, __ATOMIC_RELAXED);
 }
 
@@ -240,15 +255,15 @@ enum { IDLE_REST_NS = 5000 };
 
 int sp_placement_bind(const struct sp_placement *pl)
 {
-    struct team team = {.place = pl, .smallest = pl->threads};
+    struct team team = {.place = pl, .smallest = team_of(pl)};
 
     sp_workers_rest(pl->crowded ? IDLE_REST_NS : 0);
     sp_transport_crowded(pl->crowded);
     sp_workers_run(bind_worker, &team);
-    if (team.smallest == pl->threads)
+    if (team.smallest == team_of(pl))
         return 0;
     return sp_error(EAGAIN, "OpenMP gives a worker %d of %d threads: give --threads %d",
-                    team.smallest, pl->threads, team.smallest);
+                    team.smallest, team_of(pl), team.smallest);
 }
 
 void sp_placement_gather(const struct sp_placement *pl, bool gathered)

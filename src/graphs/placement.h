@@ -26,7 +26,8 @@ struct sp_placement {
     bool bound;               /* threads are bound to cores */
     bool crowded;             /* no core is left for submission and messages */
     int gpus;                 /* the workers are these GPUs; 0: they are cores */
-    int gpu[SP_MAX_GPUS];     /* numbers of the CUDA runtime */
+    int update_threads;   /* beside GPUs: of a worker of cores that updates parameters; 0: none */
+    int gpu[SP_MAX_GPUS]; /* numbers of the CUDA runtime */
 };
 
 /* The number of processes of a pipeline; with D pipelines, pipeline q has ranks q, q + D, q + 2 D,
@@ -49,6 +50,16 @@ int sp_placement_init(struct sp_placement *pl, const struct sp_world *world, int
  * them. Processes divide the GPUs; if there are more processes than GPUs, neighbours share one.
  */
 void sp_placement_use_gpus(struct sp_placement *pl, int devices);
+
+/* After that: one more worker has all cores that drive no GPU, or `threads` of them unless that is
+ * 0, and updates the parameters whose optimizer's state is in main memory. */
+void sp_placement_add_cores(struct sp_placement *pl, int threads);
+
+/* The StarPU worker that does it: the one after the GPUs. */
+static inline int sp_update_worker(const struct sp_placement *pl)
+{
+    return pl->first_worker + pl->workers;
+}
 
 /* To be called once it is known if the stages run on GPUs. One line on stderr and -EINVAL if OpenMP
  * gives a worker fewer threads than it should have: sums depend on the number of threads, so it

@@ -207,6 +207,7 @@ static void clear_meters(struct sp_graph *g)
 
         meter->peak_bytes = meter->live_bytes;
         meter->update_us = meter->fetch_us = 0;
+        st->update_meter[g->turn].update_us = 0;
         st->bytes_sent[g->turn] = 0;
         st->messages_sent[g->turn] = 0;
         st->log[g->turn].n = 0;
@@ -304,6 +305,26 @@ static void step_back(const struct sp_task_context *ctx, struct sp_block *b)
     }
     sp_zero_cut(b);
     sp_state_copy_insert(ctx, state_of(b), b->spare, b->state);
+}
+
+/* On cores that have the state: reads the gradient there, and clears it on the GPU, whose next task
+ * then begins to fetch the new weights. */
+static void update_on_cores(struct sp_graph *g, struct sp_stage *st, int i,
+                            const struct sp_update *hp)
+{
+    struct sp_task_context cores = sp_update_context(g, st, 'U'),
+                           gpu = sp_stage_context(g, st, 'U');
+    struct sp_block *b = &st->blocks[i];
+    struct sp_update kept = *hp;
+
+    cores.layer = gpu.layer = b->layer;
+    kept.keeps_gradient = true;
+    sp_zero_cut(b);
+    sp_update_insert(&cores, &g->held, b->kind, b->layer, b->first, &kept,
+                     b->state[SP_STATE_MASTER], b->state[SP_STATE_G], b->state[SP_STATE_M],
+                     b->state[SP_STATE_V], g->shape.dtype, b->state[SP_STATE_W]);
+    sp_states_leave(g, st, i);
+    sp_clear_insert(&gpu, b->state[SP_STATE_G]);
 }
 
 static void update(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_block *b,
@@ -512,6 +533,10 @@ void sp_step_update_submit(struct sp_graph *g, const struct sp_update *hp, bool 
             ctx.layer = b->layer;
             sp_states_wait(g, &ctx, st, i);
             sp_states_come(st, i + 1);
+            if (g->cfg.plan->updates_on_cores) {
+                update_on_cores(g, st, i, hp);
+                continue;
+            }
             if (!b->closed)
                 update(g, &ctx, b, hp, beside);
             sp_states_leave(g, st, i);

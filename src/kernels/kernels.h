@@ -240,7 +240,8 @@ struct sp_adamw {
 struct sp_adamw_arrays {
     size_t n;
     float *w, *g, *m, *v;
-    void *low; /* (n) = the new weights, rounded to the backend's type, if not NULL */
+    bool keeps_g; /* g stays as it is */
+    void *low;    /* (n) = the new weights, rounded to the backend's type, if not NULL */
 };
 
 void sp_adamw(const struct sp_adamw *hp, const struct sp_adamw_arrays *a);

@@ -116,6 +116,8 @@ struct sp_eviction_plan {
     int n_choices;
 };
 
+enum sp_update_device { SP_UPDATE_AUTO, SP_UPDATE_GPU, SP_UPDATE_CPU }; /* --optimizer-device */
+
 enum sp_offload_mode { SP_OFFLOAD_NONE, SP_OFFLOAD_FULL, SP_OFFLOAD_ADAPTIVE };
 
 /* "none", "full", "adaptive": the words that the user types. */

@@ -48,6 +48,14 @@ static struct parameters parameters_of(const struct sp_plan *plan, const struct 
     return p;
 }
 
+/* Elements whose optimizer's state is in the memory of the device at once. */
+static int64_t optimized(const struct sp_plan *plan, const struct parameters *p)
+{
+    if (plan->updates_on_cores)
+        return 0;
+    return plan->states_evicted ? p->around : p->updated;
+}
+
 /* Counts weights as products read them, in all versions, with gradients; and two moments, with f32
  * weights if the others are not f32. */
 int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
@@ -56,8 +64,7 @@ int64_t sp_memory_states(const struct sp_plan *plan, const struct sp_shape *sh, 
     int64_t f32 = sizeof(float), elem = (int64_t)sp_shape_elem(sh);
     int64_t optimizer = 2 * f32 + (sh->dtype == SP_F32 ? 0 : f32);
 
-    return elem * p.weights + f32 * p.gradients +
-           optimizer * (plan->states_evicted ? p.around : p.updated) +
+    return elem * p.weights + f32 * p.gradients + optimizer * optimized(plan, &p) +
            (sp_weight_versions(plan, stage) - 1) * elem * p.held +
            (plan->states_twice ? (elem + f32 + optimizer) * p.updated : 0);
 }
@@ -82,14 +89,15 @@ int64_t sp_memory_optimizer(const struct sp_plan *plan, const struct sp_shape *s
 {
     struct parameters p = parameters_of(plan, sh, stage);
 
-    return 2 * (int64_t)sizeof(float) * (plan->states_evicted ? p.around : p.updated) *
-           (plan->states_twice ? 2 : 1);
+    return 2 * (int64_t)sizeof(float) * optimized(plan, &p) * (plan->states_twice ? 2 : 1);
 }
 
 int64_t sp_memory_evicted_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage)
 {
     int64_t each = (sh->dtype == SP_F32 ? 2 : 3) * (int64_t)sizeof(float);
 
+    if (plan->updates_on_cores) /* with copies of gradients and weights */
+        each += (int64_t)sizeof(float) + (int64_t)sp_shape_elem(sh);
     return plan->states_evicted ? each * sp_memory_updated(plan, sh, stage) : 0;
 }
 
@@ -155,7 +163,7 @@ static int count_plan(const struct sp_plan *plan, const struct sp_shape *sh,
     const struct sp_placement place = place_of(plan, sh, plan->layout.stages);
     int err = 0;
 
-    plain.states_twice = plain.states_evicted = false;
+    plain.states_twice = plain.states_evicted = plain.updates_on_cores = false;
     plain.evictions = set->evictions ? plan->evictions : NULL;
     cfg.params = &params;
     cfg.plan = &plain;
@@ -189,7 +197,7 @@ static int memory_of(const struct sp_plan *plan, const struct sp_shape *sh,
     struct sp_plan once = *plan;
 
     SP_NEED(counted, "no memory to count what %d stages hold", stages);
-    once.states_twice = once.states_evicted = false;
+    once.states_twice = once.states_evicted = once.updates_on_cores = false;
     err = count_plan(plan, sh, set, counted);
     for (int s = 0; !err && s < stages; s++) {
         const struct sp_count *c = &counted[s];

@@ -54,7 +54,8 @@ struct sp_shared_parameters sp_memory_shared(const struct sp_plan *plan, const s
  * updated, one comes. */
 enum { SP_STATES_AROUND = 3 };
 
-/* Bytes of that state on the slower tier; 0: it is not evicted. */
+/* Bytes of that state on the slower tier, and of what is copied there for cores that update it; 0:
+ * it is not evicted. */
 int64_t sp_memory_evicted_states(const struct sp_plan *plan, const struct sp_shape *sh, int stage);
 
 /* Bytes of the optimizer's two moments that are in memory at once, which its states include. */

@@ -139,6 +139,8 @@ static void add_ops(struct fitting *f, const struct sp_fit_measured *measured)
 /* Updates are passes over memory, between tasks that wait for all others. */
 static void add_updates(struct fitting *f, const struct sp_fit_measured *measured)
 {
+    if (f->plan->updates_on_cores) /* other memory */
+        return;
     for (int s = 0; s < f->plan->layout.stages && !f->plan->family->facts.stashes; s++) {
         double elements = (double)sp_memory_updated(f->plan, f->sh, s) / f->terms.devices;
         double task_s = 2 * f->terms.machine->rates.launch_s;

@@ -114,6 +114,7 @@ int sp_plan_choose_like(struct sp_plan *plan, const struct sp_plan *from)
     plan->processes = from->processes;
     plan->states_twice = from->states_twice;
     plan->states_evicted = from->states_evicted;
+    plan->updates_on_cores = from->updates_on_cores;
     if (plan->family->shared && plan->family->shared->cut_like(plan, from))
         return -ENOMEM;
     return !plan->first_layer == !from->first_layer && !plan->first_token == !from->first_token &&

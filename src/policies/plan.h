@@ -29,6 +29,7 @@ struct sp_plan {
     int processes;                /* of a pipeline, for counting what stages hold; 0: one */
     bool states_twice;       /* parameters and optimizer state from before the last update stay */
     bool states_evicted;     /* the optimizer's state is on a slower tier, except around updates */
+    bool updates_on_cores;   /* with it: and not even then, because cores beside GPUs update */
     struct sp_placed *order; /* [ops] of submission (sp_plan_order); NULL: not kept */
     struct sp_evictions *evictions; /* [stages] evictions and fetches; NULL: none */
     struct sp_parking *parking;     /* activations that other stages keep; NULL: none */

@@ -7,7 +7,7 @@
 
 #define SP_TRAIN_DEVICES "auto|cpu|cuda"
 
-enum { SP_TRAIN_OPTIONS = 75 }; /* entries, with the one that ends the table */
+enum { SP_TRAIN_OPTIONS = 76 }; /* entries, with the one that ends the table */
 
 /* The options of `starpipe train`; the value of each is in *cfg. */
 void sp_train_options(struct sp_train_config *cfg, struct sp_option options[SP_TRAIN_OPTIONS]);

@@ -144,7 +144,10 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 
 #define SP_PLUGIN_ARG "FILE.so[,FILE.so...]"
 #define SP_PLUGIN_HELP "schedule plugins; and those of STARPIPE_PLUGIN_PATH"
-#define SP_OFFLOAD_MODES "none|full|adaptive"          /* as in enum sp_offload_mode */
+#define SP_OFFLOAD_MODES "none|full|adaptive" /* as in enum sp_offload_mode */
+#define SP_OPTIMIZER_DEVICES "auto|gpu|cpu"   /* as in enum sp_update_device */
+#define SP_OPTIMIZER_DEVICE_HELP                                                                   \
+    "what updates state that left a GPU: it, where blocks come, or cores, where they are"
 #define SP_CONTEXT_METHODS "ulysses|ring|ulysses,ring" /* also ulysses=U,ring */
 /* Help texts that all commands share, because the defaults differ between them. */
 #define SP_STAGES_HELP                                                                             \
@@ -205,6 +208,9 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
         SP_OPTION("offload-optimizer", FLAG, (a).offload_optimizer, .topic = SP_TOPIC_MEMORY,      \
                   .role = SP_ROLE_WAY,                                                             \
                   .help = "the optimizer's state moved out too; blocks come for their update"),    \
+        SP_OPTION("optimizer-device", CHOICE, (a).optimizer_device, .topic = SP_TOPIC_MEMORY,      \
+                  .role = SP_ROLE_WAY, .choices = SP_OPTIMIZER_DEVICES,                            \
+                  .help = SP_OPTIMIZER_DEVICE_HELP, .wants = "offload-optimizer"),                 \
         SP_OPTION("vocabulary-parallel", FLAG, (a).vocabulary_parallel,                            \
                   .topic = SP_TOPIC_SCHEDULE, .role = SP_ROLE_WAY,                                 \
                   .help = "cut embedding and head over the vocabulary, a share on every stage"),   \

@@ -93,6 +93,8 @@ refused "plugin" $tiny --plugin /none.so
 refused "no such policy, .*; there are strict, ready, .*lws" $tiny --scheduler sometimes
 refused "no such policy" $tiny --scheduler modular-heft
 refused "which --scheduler prio does not enforce" $tiny --offload-optimizer --scheduler prio
+refused "optimizer-device without --offload-optimizer has no effect" $tiny --optimizer-device cpu
+refused "optimizer-device gpu: this run has no GPU" $tiny --offload-optimizer --optimizer-device gpu
 refused "is none of" $tiny --order backwards
 
 # ---- what would have no effect, as something else is not given

@@ -111,6 +111,7 @@ TEST(update)
         struct sp_params params;
         struct tensor w, g, m, v;
         struct sp_tensor *low;
+        float *kept;
 
         if (!sp_block_elements(&sh.model, kind))
             continue;
@@ -135,6 +136,16 @@ TEST(update)
         assert_same_bits(g.at, ref_g, g.n, "g");
         assert_same_bits(m.at, ref_m, m.n, "m");
         assert_same_bits(v.at, ref_v, v.n, "v");
+
+        g = block(&sh, kind, 85), kept = copy(&g), ref_g = copy(&g);
+        hp.keeps_gradient = true;
+        sp_update_insert(&ctx, &params, kind, layer, 0, &hp, w.handle, g.handle, m.handle, v.handle,
+                         SP_F32, NULL);
+        hp.keeps_gradient = false;
+        starpu_task_wait_for_all();
+        sp_block_each(&params, kind, layer, update_reference, &hp);
+        assert_same_bits(w.at, ref_w, w.n, "w beside a kept gradient");
+        assert_same_bits(g.at, kept, g.n, "a kept gradient");
         check_parts(&params, kind, layer, &hp);
         sp_params_destroy(&params);
     }

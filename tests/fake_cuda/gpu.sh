@@ -121,6 +121,80 @@ STARPU_LIMIT_CPU_MEM=16 starpipe train --report --model gpt-tiny --data "$work/t
 grep -q '^disk: [1-9]' "$work/output" || fail "nothing went on to disk"
 cmp "$work/disk.safetensors" "$work/cpu.safetensors" || fail "on to disk: other gradients"
 
+# The optimizer's state in main memory, updated by the GPU, to which it comes, or by cores, where it is: with the weights,
+# moments and losses of a run that keeps it, however late things come.
+# updated WAY STEPS OPTIONS...: writes $work/WAY.jsonl and $work/WAY
+seq=24
+updated()
+{
+    local option=
+
+    case $1 in gpu | cpu) option="--offload-optimizer --optimizer-device $1" ;; esac
+    rm -rf "${work:?}/$1" "$work/$1.jsonl"
+    # shellcheck disable=SC2086 # the options are words
+    quiet "state on $1: ${*:3}" starpipe train --device cuda --model llama-tiny --data "$work/text" --seq $seq \
+        --micro-batches 4 --steps "$2" $option --save "$work/$1" --log "$work/$1.jsonl" "${@:3}"
+}
+export SP_FAKE_GPU_CHECK=1 SP_FAKE_GPU_JITTER_US=200
+for options in "--stages 2 --schedule zbv --dtype bf16" "--stages 2 --schedule 1f1b --scheduler ready" \
+    "--stages 2 --schedule fsdp --dtype bf16" \
+    "--stages 1 --schedule sppo --slices 4 --offload full --offload-dir $work --dtype bf16"; do
+    for way in kept gpu cpu; do
+        [ $way != gpu ] || [ "${options#*zbv}" != "$options" ] || continue # one schedule is enough
+        # shellcheck disable=SC2086 # the options are words
+        updated $way 3 $options
+        [ "$(losses $way)" = "$(losses kept)" ] || fail "state on $way: other losses: $options"
+        for file in model optimizer-m optimizer-v; do
+            cmp "$work/$way/step-000003/$file.safetensors" "$work/kept/step-000003/$file.safetensors" ||
+                fail "state on $way: other weights or moments: $options"
+        done
+    done
+done
+quiet "resumed, updated by the GPU" starpipe train --resume "$work/cpu" --optimizer-device gpu --steps 4 --save "$work/cpu"
+unset SP_FAKE_GPU_CHECK SP_FAKE_GPU_JITTER_US
+
+# What StarPU copied each way, in bytes, and the tasks of the worker of cores, as $work/output tells.
+copied()
+{
+    awk '/NUMA 0 -> CUDA 0/ { up += $6 } /CUDA 0 -> NUMA 0/ { down += $6 } /^CPU 0/ { cores = 1 }
+        cores && /task\(s\)/ { tasks += $1; cores = 0 }
+        END { printf "%d %d %d\n", down * 2 ^ 30, up * 2 ^ 30, tasks }' "$work/output"
+}
+parameters=$(grep -o '"parameters": *[0-9]*' "$work/cpu.jsonl" | head -n 1 | grep -o '[0-9]*$')
+for way in gpu cpu; do
+    for steps in 2 6; do
+        STARPU_PROFILING=1 STARPU_BUS_STATS=1 STARPU_WORKER_STATS=1 starpipe train --device cuda --model llama-tiny \
+            --data "$work/text" --seq $seq --micro-batches 4 --stages 2 --dtype bf16 --steps $steps --offload-optimizer \
+            --optimizer-device $way --log "$work/$way.jsonl" > "$work/output" 2>&1 || fail "$way: $(tail -n 1 "$work/output")"
+        read -r down[steps] up[steps] tasks[steps] <<< "$(copied)"
+    done
+    # bytes of a parameter in a step: three f32 each way, or a gradient down and a rounded weight up
+    awk -v way=$way -v n=$((4 * parameters)) -v down=$((down[6] - down[2])) -v up=$((up[6] - up[2])) \
+        -v tasks=$((tasks[6] - tasks[2])) 'BEGIN {
+            printf "updated on %s: %.2f bytes of a parameter go down in a step, %.2f come up, %d tasks on cores\n", way,
+                down / n, up / n, tasks / 4
+            if (way == "gpu") exit !(down / n > 11.5 && up / n > 11.5 && !tasks)
+            exit !(down / n > 3.8 && down / n < 4.3 && up / n > 1.9 && up / n < 2.3 && tasks >= 4 * 16)
+        }' || fail "$way: other bytes"
+done
+grep -Eq '"bytes_offloaded": *[1-9]' "$work/cpu.jsonl" || fail "no gradients were counted"
+# and the memory of a dry run is the run's: no state is on the GPU
+for way in gpu cpu; do
+    starpipe train --report --device cuda --model llama-tiny --data "$work/text" --seq 24 --micro-batches 4 --stages 2 \
+        --dtype bf16 --steps 3 --offload-optimizer --optimizer-device $way > "$work/output" || fail "$way with --report"
+    starpipe train --dry-run --json --hardware h100-ib --model llama-tiny --seq 24 --micro-batches 4 --stages 2 \
+        --dtype bf16 --steps 3 --offload-optimizer --optimizer-device $way > "$work/dry" || fail "$way: a dry run"
+    grep -q "\"device\": \"$way\"" "$work/dry" || fail "a dry run: $(cat "$work/dry")"
+    planned=0
+    for bytes in $(grep -o '"\(parameters\|optimizer\|activations\|workspace\)_bytes": [0-9]*' "$work/dry" | cut -d ' ' -f 2); do
+        planned=$((planned + bytes))
+    done
+    sed -n 's/^process of stage 0: \([0-9.]*\) MiB .* highest, \([0-9.]*\) planned.*/\1 \2/p' "$work/output" |
+        awk -v way=$way -v dry=$((planned >> 10)) '{ n++; printf "updated on %s: %s MiB taken, %s planned, %.1f in a dry run\n",
+                way, $1, $2, dry / 1024; ok = $1 <= $2 && $1 > 0.8 * $2 && $2 < dry / 1024 + 0.06 && $2 > dry / 1024 - 0.06 }
+            END { exit !(n == 1 && ok) }' || fail "updated on $way: memory is not what was planned"
+done
+
 # What the process took of its GPU, and what was planned, in MiB, as $work/output tells.
 taken()
 {

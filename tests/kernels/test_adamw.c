@@ -47,6 +47,25 @@ TEST(steps)
     steps(20011);
 }
 
+TEST(kept_gradient)
+{
+    enum { N = 53 };
+    struct sp_adamw hp = {0.01f, 0.9f, 0.999f, 1e-8f, 0.1f, 0.1f, 0.001f, 0.5f};
+    float *w = new_random(N, 1), *g = new_random(N, 2), m[N], v[N], *was = new_copy(N, g);
+    float *other_w = new_copy(N, w), *other_g = new_copy(N, g), other_m[N], other_v[N];
+
+    memset(m, 0, sizeof m), memset(other_m, 0, sizeof m);
+    memset(v, 0, sizeof v), memset(other_v, 0, sizeof v);
+    sp_adamw(&hp, &(struct sp_adamw_arrays){.n = N, .w = w, .g = g, .m = m, .v = v});
+    sp_adamw(&hp,
+             &(struct sp_adamw_arrays){
+                 .n = N, .w = other_w, .g = other_g, .m = other_m, .v = other_v, .keeps_g = true});
+    assert_same_bits(N, w, other_w);
+    assert_same_bits(N, m, other_m);
+    assert_same_bits(N, v, other_v);
+    assert_same_bits(N, other_g, was);
+}
+
 TEST(zero_rate)
 {
     enum { N = 53 };

@@ -117,6 +117,7 @@ TEST(written)
     m.disk = (struct sp_disk_rates){.write = 0};
     m.rates.launch_s = x * 1e-5;
     m.host_bytes = 98765432109877;
+    m.host_rate = 1LL << 35; /* whose low half is 0 */
     m.network.half_duplex = true;
     strcpy(m.source, "one \"quoted\" line\n\n\xc3\xa9 on the third");
     m.rates.memory[SP_F32].n = SP_CURVE_POINTS;

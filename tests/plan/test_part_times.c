@@ -3,6 +3,7 @@
 #include "model/model.h"
 #include "plan/cost/op_times.h"
 #include "plan/cost/part_times.h"
+#include "plan/memory.h"
 #include <math.h>
 #include <stdio.h>
 
@@ -217,4 +218,95 @@ TEST(passes_in_bf16_have_a_rate)
     assert_true(fabs(sp_memory_s(&machine, SP_BF16, 1e6) / 2e-3 - 1) < 1e-9);
     assert_true(fabs(sp_memory_s(&machine, SP_F32, 1e6) / 1e-3 - 1) < 1e-9);
     assert_true(sp_update_time(&machine, 1e6) < 33e-3);
+}
+
+static void check_ways(const struct sp_plan *plan, struct sp_shape *sh,
+                       const struct sp_op_terms *terms, enum sp_dtype dtype)
+{
+    /* bytes of a weight: state, gradients, weights, and through main memory */
+    const double bytes[SP_DTYPES][4] = {
+        [SP_F32] = {8, 4, 4, 28 + 8}, [SP_BF16] = {12, 4, 2, 30 + 6}};
+    const struct sp_machine *m = terms->machine;
+    double n = (double)sp_memory_updated(plan, sh, 1), bus = m->copy.both / m->copy.shared_by;
+    struct sp_update_ways w;
+
+    sh->dtype = dtype;
+    w = sp_update_ways(plan, sh, terms, 1);
+    assert_true(fabs(w.state / (bytes[dtype][0] * n / bus) - 1) < 1e-9);
+    assert_true(fabs(w.gradients / (bytes[dtype][1] * n / bus) - 1) < 1e-9);
+    assert_true(fabs(w.weights / (bytes[dtype][2] * n / bus) - 1) < 1e-9);
+    assert_true(fabs(w.rate / (m->host_rate / 2) - 1) < 1e-9); /* of two devices */
+    assert_true(fabs(w.adamw / (bytes[dtype][3] * n / w.rate) - 1) < 1e-9);
+    assert_true(w.on_gpu >= w.state && w.on_gpu < 1.01 * w.state);
+    assert_true(w.on_cores > w.adamw && w.on_cores < 1.01 * fmax(w.adamw, w.gradients));
+    print_message("%s: cores %.4g ms, GPU %.4g ms; as fast at %.4g GB/s\n", sp_dtype_name(dtype),
+                  1e3 * w.on_cores, 1e3 * w.on_gpu, 1e-9 * w.even);
+}
+
+/* Cores update evicted state of a GPU if that is faster, in the run and in prices. */
+TEST(updates_go_where_they_are_faster)
+{
+    static struct sp_machine machine, cores;
+    const struct sp_layout lay = {
+        .stages = 2, .micro_batches = 4, .layers = 24, .slices = 1, .options = ""};
+    const struct sp_op_terms terms = {.machine = &machine, .devices = 1};
+    const struct sp_op_terms laptop = {.machine = &cores, .devices = 1};
+    struct sp_model model;
+    struct sp_shape sh;
+    struct sp_plan plan;
+    double most = 0;
+    int64_t kept, held;
+
+    assert_int_equal(sp_machine_load("h100-ib", &machine), 0);
+    assert_int_equal(sp_machine_load("laptop", &cores), 0);
+    assert_int_equal(sp_model_load("gpt3-1.3b", &model), 0);
+    sp_shape_init(&sh, &model, 1, 128, 1);
+    assert_int_equal(sp_plan_create("1f1b", &lay, &plan), 0);
+    machine.copy.both = 1.6e10;
+    machine.copy.shared_by = 2;
+    machine.rates.memory[SP_F32] = (struct sp_curve){1, {{1, 1e13}}};
+    machine.rates.launch_s = 1e-9;
+    machine.host_rate = 4e10;
+    plan.states_evicted = true;
+    check_ways(&plan, &sh, &terms, SP_F32);
+    check_ways(&plan, &sh, &terms, SP_BF16);
+
+    /* the choice turns where both take as long, on the slowest stage */
+    for (int s = 0; s < 2; s++)
+        most = fmax(most, sp_update_ways(&plan, &sh, &terms, s).even);
+    for (int k = -1; k <= 1; k += 2) {
+        double on_gpu, on_cores;
+
+        machine.host_rate = 2 * most * (1 + 1e-3 * k);
+        assert_int_equal(sp_update_is_on_cores(&plan, &sh, &terms, SP_UPDATE_AUTO), k > 0);
+        assert_true(sp_update_is_on_cores(&plan, &sh, &terms, SP_UPDATE_CPU));
+        assert_false(sp_update_is_on_cores(&plan, &sh, &terms, SP_UPDATE_GPU));
+        on_gpu = sp_update_times(&plan, &sh, &terms);
+        plan.updates_on_cores = true;
+        on_cores = sp_update_times(&plan, &sh, &terms);
+        plan.updates_on_cores = false;
+        assert_true(k > 0 ? on_cores < on_gpu : on_cores > on_gpu);
+        assert_true(fabs(on_cores / on_gpu - 1) < 2e-3);
+    }
+    assert_false(sp_update_is_on_cores(&plan, &sh, &laptop, SP_UPDATE_CPU)); /* they do anyway */
+    machine.host_rate = 0; /* unknown: what eight devices copy at once, for two */
+    assert_true(fabs(sp_update_ways(&plan, &sh, &terms, 0).rate / (8 * 1.6e10 / 2) - 1) < 1e-9);
+    machine.host_rate = 1e12;
+    plan.states_evicted = false;
+    assert_false(sp_update_is_on_cores(&plan, &sh, &terms, SP_UPDATE_CPU));
+
+    /* main memory has the state, and copies of gradients and weights; the GPU has neither moments
+     * nor f32 weights */
+    plan.states_evicted = plan.updates_on_cores = true;
+    held = sp_memory_updated(&plan, &sh, 0);
+    kept = sp_memory_evicted_states(&plan, &sh, 0);
+    assert_int_equal(kept, (12 + 4 + 2) * held);
+    assert_int_equal(sp_memory_states(&plan, &sh, 0), (4 + 2) * held);
+    assert_int_equal(sp_memory_optimizer(&plan, &sh, 0), 0);
+    assert_true(sp_memory_updated(&plan, &sh, 1) <= held);
+    machine.host_bytes = 2 * kept;
+    assert_true(sp_update_is_on_cores(&plan, &sh, &terms, SP_UPDATE_AUTO));
+    machine.host_bytes--;
+    assert_false(sp_update_is_on_cores(&plan, &sh, &terms, SP_UPDATE_AUTO));
+    sp_plan_destroy(&plan);
 }

@@ -307,6 +307,10 @@ static int find_shape(const struct args *a, const struct sp_model *model, struct
         return -EINVAL;
     plan->processes = plan->layout.stages;
     plan->states_evicted = l->offload_optimizer;
+    plan->updates_on_cores =
+        a->machine && sp_update_is_on_cores(
+                          plan, shape, &(struct sp_op_terms){.machine = a->machine, .devices = 1},
+                          (enum sp_update_device)l->optimizer_device);
     if (!l->offload_peers)
         return 0;
     if (sp_parking_check("show", plan, shape))

@@ -55,6 +55,7 @@ static void forget_layout(struct sp_train_config *cfg, const struct sp_train_con
     l->offload = n->offload;
     l->offload_keys = n->offload_keys;
     l->offload_optimizer = n->offload_optimizer;
+    l->optimizer_device = n->optimizer_device;
     l->offload_peers = n->offload_peers;
     l->vocabulary_parallel = n->vocabulary_parallel;
     cfg->groups = none->groups;

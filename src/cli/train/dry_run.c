@@ -2,6 +2,8 @@
  * As JSON, one object:
  *   schedule, data_parallel, context_parallel, tensor_parallel, zero, hardware
  *   auto              with --schedule auto, in words: "layout", the choice, and "reason"
+ *   update            with --offload-optimizer and GPUs: "device" (cpu or gpu), "cpu_ms", "gpu_ms":
+ *                     predicted on the stage that takes longest
  *   hardware_assumed  nobody asked for that machine, and no figure of it was measured here
  *   predicted_step_ms, predicted_bubble
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
@@ -14,6 +16,7 @@
 #include "cli/print.h"
 #include "cli/train/train.h"
 #include "offload/host_memory.h"
+#include "plan/cost/op_times.h"
 #include "plan/memory.h"
 #include "plan/offload/offload.h"
 #include "plan/slices.h"
@@ -22,6 +25,7 @@
 #include "sp_text.h"
 #include "sp_utf8.h"
 #include "train/start/auto.h"
+#include "train/start/device.h"
 #include "train/start/machine.h"
 #include "transport/launcher.h"
 #include "train/start/memory.h"
@@ -115,6 +119,51 @@ static const char *origin(const struct sp_trainer *t)
     return "";
 }
 
+/* The ways in which the stage that takes longest may update evicted state; false: there are none. */
+static bool find_update(const struct sp_trainer *t, struct sp_update_ways *slowest)
+{
+    const struct sp_op_terms terms = {.machine = &t->machine, .devices = 1};
+
+    *slowest = (struct sp_update_ways){.on_gpu = 0};
+    for (int s = 0; s < t->plan.layout.stages; s++) {
+        struct sp_update_ways w = sp_update_ways(&t->plan, &t->shape, &terms, s);
+
+        *slowest = w.on_gpu > slowest->on_gpu ? w : *slowest;
+    }
+    return t->plan.states_evicted && sp_train_plans_gpus(t) && !sp_machine_is_cpu(&t->machine);
+}
+
+static void print_update(const struct sp_trainer *t)
+{
+    bool slower =
+        !t->plan.updates_on_cores && t->cfg.layout.optimizer_device == SP_TRAIN_UPDATE_AUTO;
+    struct sp_update_ways w;
+
+    if (!find_update(t, &w))
+        return;
+    slower = slower && w.on_cores < w.on_gpu;
+    printf("update on cores %.4g ms (gradients down %.4g, AdamW %.4g, weights up %.4g), on the GPU "
+           "%.4g (state %.4g each way): on %s%s\n",
+           1e3 * w.on_cores, 1e3 * w.gradients, 1e3 * w.adamw, 1e3 * w.weights, 1e3 * w.on_gpu,
+           1e3 * w.state, t->plan.updates_on_cores ? "cores" : "the GPU",
+           !slower                          ? ""
+           : sp_train_machine_is_assumed(t) ? ", nobody described this machine"
+                                            : ", main memory has no room");
+    printf("main memory: %.4g GB/s for a GPU; cores update as fast as it does from %.4g on\n",
+           w.rate / 1e9, w.even / 1e9);
+}
+
+/* The same as JSON; NULL: there is no choice. */
+static json_t *update_json(const struct sp_trainer *t)
+{
+    struct sp_update_ways w;
+
+    return find_update(t, &w)
+               ? json_pack("{s:s,s:f,s:f}", "device", t->plan.updates_on_cores ? "cpu" : "gpu",
+                           "cpu_ms", 1e3 * w.on_cores, "gpu_ms", 1e3 * w.on_gpu)
+               : NULL;
+}
+
 static void print_text(const struct sp_trainer *t, const struct sp_prediction *p,
                        const struct sp_memory *m, const struct sp_count *sent)
 {
@@ -157,6 +206,7 @@ static void print_text(const struct sp_trainer *t, const struct sp_prediction *p
     print_room(t, m);
     if (sp_train_offloads(t))
         sp_print_offload(t);
+    print_update(t);
     printf("verified: %s, %s; nothing was submitted\n", SP_COUNT(sp_plan_ops(&t->plan), "op"),
            SP_COUNT(p->times.messages, "message"));
 }
@@ -194,13 +244,14 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                       (json_int_t)tiers.recomputed, "parked_bytes", (json_int_t)tiers.parked,
                       "evicted_bytes", (json_int_t)tiers.evicted));
     }
-    root = json_pack(
-        "{s:s,s:o*,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o}", "schedule", t->plan.def->name, "auto",
-        choice_json(t), "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
-        t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel, "zero",
-        t->cfg.groups.zero, "hardware", sp_utf8_json(t->machine.name), "hardware_assumed",
-        sp_train_machine_is_assumed(t), "predicted_step_ms", p->step_ms, "predicted_bubble",
-        p->times.bubble_ratio, "stages", stages);
+    root =
+        json_pack("{s:s,s:o*,s:o*,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o}", "schedule",
+                  t->plan.def->name, "auto", choice_json(t), "update", update_json(t),
+                  "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
+                  t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel,
+                  "zero", t->cfg.groups.zero, "hardware", sp_utf8_json(t->machine.name),
+                  "hardware_assumed", sp_train_machine_is_assumed(t), "predicted_step_ms",
+                  p->step_ms, "predicted_bubble", p->times.bubble_ratio, "stages", stages);
     return sp_json_print(root, 0, stdout) ? sp_error(EIO, "train: the prediction cannot be written")
                                           : 0;
 }

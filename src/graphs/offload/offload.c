@@ -177,7 +177,7 @@ void sp_offload_stage_destroy(struct sp_graph *g, struct sp_stage *st)
     if (any || g->cfg.plan->states_evicted)
         g->cfg.sink->ops->tier->stop(&st->mover, st->moves,
                                      any ? (size_t)g->cfg.evictions[st->index].n_units + 1 : 0);
-    sp_states_destroy(st);
+    sp_states_destroy(g, st);
     free(st->moves);
     free(st->moved);
     free(st->kept);

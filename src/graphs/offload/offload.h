@@ -51,14 +51,20 @@ void sp_parked_end(struct sp_stage *st);
  *   wait     the next task, the update of block i, waits until block i - 2 has left
  *   leave    after the update of block i
  *   put_back block i's `state`, of which a checkpoint was read or written, leaves now; waits for that
+ *
+ * If cores update beside GPUs, the state never leaves their memory. Then the gradient of block i
+ * comes to them, and its weights leave for the GPU. The kernels of both may round differently:
+ * tests/gpu hold a GPU's to 1e-5 of the largest element.
  */
 void sp_states_come(struct sp_stage *st, int i);
 void sp_states_wait(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_stage *st,
                     int i);
 void sp_states_leave(struct sp_graph *g, struct sp_stage *st, int i);
 void sp_states_put_back(struct sp_graph *g, struct sp_stage *st, int i, enum sp_state state);
+/* Bytes of gradients that went to cores since the last call. */
+int64_t sp_states_sent(struct sp_stage *st);
 int sp_states_create(struct sp_graph *g, struct sp_stage *st);
-void sp_states_destroy(struct sp_stage *st);
+void sp_states_destroy(struct sp_graph *g, struct sp_stage *st);
 
 /* Allocates the moves of a stage. 0 or -ENOMEM. */
 int sp_offload_stage_create(struct sp_graph *g, struct sp_stage *st);

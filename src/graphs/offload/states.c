@@ -7,7 +7,8 @@
 
 enum { MOST = 3 }; /* master weights and two moments */
 
-/* A block comes and leaves by moves of its own, because a step submits all of them at once. */
+/* A block comes and leaves by moves of its own, because a step submits all of them at once. If cores
+ * update beside a GPU, `come` takes its gradient to them, and `leave` its weights to the GPU. */
 struct block_states {
     struct sp_move come, leave;
     struct sp_move_tensor coming[MOST], leaving[MOST];
@@ -15,7 +16,9 @@ struct block_states {
 
 struct sp_states {
     struct block_states *block; /* [blocks of the stage] */
-    struct sp_move put;         /* of a checkpoint */
+    bool on_cores;
+    struct sp_mover cores; /* takes gradients to them */
+    struct sp_move put;    /* of a checkpoint */
     struct sp_move_tensor one;
     int64_t live, peak; /* bytes of them in memory; not counted with activations */
 };
@@ -37,6 +40,31 @@ static int tensors_of(const struct sp_graph *g, const struct sp_block *b,
     return n;
 }
 
+/* The state that leaves is that which comes. */
+static void follow_states(const struct sp_graph *g, struct sp_stage *st, int i)
+{
+    struct block_states *block = &st->states->block[i];
+    struct sp_tensor *all[MOST];
+
+    block->come.n = tensors_of(g, &st->blocks[i], all);
+    for (int k = 0; k < block->come.n; k++)
+        block->coming[k] = (struct sp_move_tensor){.move = &block->come, .tensor = all[k]};
+    snprintf(block->leave.name, sizeof block->leave.name, "optimizer s%d b%d", st->index, i);
+}
+
+static void follow_gradient(struct sp_stage *st, int i)
+{
+    struct block_states *block = &st->states->block[i];
+
+    block->come.mover = &st->states->cores;
+    block->leave.mover = &st->mover;
+    block->come.n = block->leave.n = 1;
+    block->coming[0] =
+        (struct sp_move_tensor){.move = &block->come, .tensor = st->blocks[i].state[SP_STATE_G]};
+    block->leaving[0] =
+        (struct sp_move_tensor){.move = &block->leave, .tensor = st->blocks[i].state[SP_STATE_W]};
+}
+
 int sp_states_create(struct sp_graph *g, struct sp_stage *st)
 {
     struct sp_states *s;
@@ -50,30 +78,44 @@ int sp_states_create(struct sp_graph *g, struct sp_stage *st)
     if (!s->block)
         return -ENOMEM;
     s->put.tensors = &s->one;
+    s->on_cores = g->cfg.plan->updates_on_cores;
+    if (s->on_cores)
+        g->cfg.sink->ops->tier->start(&s->cores, g->cfg.tier, sp_update_worker(&g->place));
     for (int i = 0; i < st->n_blocks; i++) {
-        const struct sp_block *b = &st->blocks[i];
-        struct block_states *block = &s->block[i];
-        struct sp_tensor *all[MOST];
-
-        block->come = (struct sp_move){
-            .mover = &st->mover, .n = tensors_of(g, b, all), .tensors = block->coming};
-        for (int k = 0; k < block->come.n; k++)
-            block->coming[k] = (struct sp_move_tensor){.move = &block->come, .tensor = all[k]};
-        block->leave = (struct sp_move){.tensors = block->leaving};
-        snprintf(block->leave.name, sizeof block->leave.name, "optimizer s%d b%d", st->index, i);
+        s->block[i].come = (struct sp_move){.mover = &st->mover, .tensors = s->block[i].coming};
+        s->block[i].leave = (struct sp_move){.tensors = s->block[i].leaving};
+        if (s->on_cores)
+            follow_gradient(st, i);
+        else
+            follow_states(g, st, i);
     }
     return 0;
 }
 
-void sp_states_destroy(struct sp_stage *st)
+void sp_states_destroy(struct sp_graph *g, struct sp_stage *st)
 {
     struct sp_states *s = st->states;
 
-    for (int i = 0; s && s->block && i < st->n_blocks; i++)
+    if (!s)
+        return;
+    for (int i = 0; s->block && i < st->n_blocks; i++) {
         free(s->block[i].come.reader);
-    if (s)
-        free(s->block);
+        if (s->on_cores)
+            free(s->block[i].leave.reader);
+    }
+    if (s->block && s->on_cores)
+        g->cfg.sink->ops->tier->stop(&s->cores, NULL, 0);
+    free(s->block);
     free(s);
+}
+
+int64_t sp_states_sent(struct sp_stage *st)
+{
+    int64_t bytes = st->states ? st->states->cores.moved.returned : 0;
+
+    if (bytes)
+        st->states->cores.moved = (struct sp_moved){0};
+    return bytes;
 }
 
 static struct sp_memory_count count_of(struct sp_states *s)
@@ -81,21 +123,29 @@ static struct sp_memory_count count_of(struct sp_states *s)
     return (struct sp_memory_count){&s->live, &s->peak};
 }
 
+static void fetch_next(struct sp_move **list, struct sp_move *move)
+{
+    move->next = *list;
+    *list = move;
+}
+
 void sp_states_come(struct sp_stage *st, int i)
 {
-    struct sp_move *move;
+    struct sp_states *s = st->states;
 
-    if (!st->states || i >= st->n_blocks)
+    if (!s || i >= st->n_blocks)
         return;
-    move = &st->states->block[i].come;
-    move->next = st->returning;
-    st->returning = move;
+    if (!s->on_cores || (i == 0 && st->blocks[i].counted))
+        fetch_next(&st->returning, &s->block[i].come);
+    else if (i >
+             0) /* the first one, unless the task of its norm knows that it is complete, waits */
+        fetch_next(&st->gradients, &s->block[i].come);
 }
 
 void sp_states_wait(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_stage *st,
                     int i)
 {
-    if (st->states && i > 1)
+    if (st->states && !st->states->on_cores && i > 1)
         g->cfg.sink->ops->tier->gate(&st->states->block[i - 2].leave, *ctx->order + 1);
 }
 
@@ -105,6 +155,10 @@ void sp_states_leave(struct sp_graph *g, struct sp_stage *st, int i)
 
     if (!st->states)
         return;
+    if (st->states->on_cores) {
+        fetch_next(&st->returning, &st->states->block[i].leave);
+        return;
+    }
     g->cfg.sink->ops->tier->evict(&st->states->block[i].leave, &st->mover, all,
                                   tensors_of(g, &st->blocks[i], all), count_of(st->states));
 }
@@ -113,7 +167,7 @@ void sp_states_put_back(struct sp_graph *g, struct sp_stage *st, int i, enum sp_
 {
     const struct sp_tier_ops *tier = g->cfg.sink->ops->tier;
 
-    if (!st->states || !is_evicted(g, state))
+    if (!st->states || st->states->on_cores || !is_evicted(g, state))
         return;
     tier->evict(&st->states->put, &st->mover, &st->blocks[i].state[state], 1, count_of(st->states));
     tier->settle(&st->states->put);

@@ -1,4 +1,5 @@
 #include "graphs/report/report.h"
+#include "graphs/offload/offload.h"
 #include "graphs/step.h"
 #include "sinks/starpu/sink.h"
 #include "sinks/starpu/cuda.h"
@@ -239,7 +240,7 @@ static void pack_moves(struct sp_graph *g, struct sp_stage *st, struct wire *w)
 
     if (!g->cfg.evictions && !g->cfg.plan->states_evicted)
         return;
-    w->left_bytes = (double)st->mover.moved.left;
+    w->left_bytes = (double)(st->mover.moved.left + sp_states_sent(st));
     w->returned_bytes = (double)st->mover.moved.returned;
     st->mover.moved = (struct sp_moved){0}; /* the last update counts with the next step */
     w->stall_us = st->meter[g->closing].fetch_us;
@@ -289,7 +290,7 @@ static void pack(struct sp_graph *g, struct sp_stage *st, double polling_us, int
     *w = (struct wire){
         .loss = tally[SP_TALLY_LOSS],
         .sumsq = tally[SP_TALLY_SUMSQ],
-        .update_us = before->update_us,
+        .update_us = before->update_us + st->update_meter[!g->closing].update_us,
         .peak_bytes = (double)meter->peak_bytes,
         .live_bytes = (double)meter->live_bytes,
         .pool_bytes = (double)sp_stage_buffer_bytes(st),

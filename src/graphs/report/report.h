@@ -24,7 +24,9 @@ struct sp_stage_report {
     double pool_bytes;   /* all activation buffers ever made */
     double bytes_sent;   /* in this step */
     int messages_sent;   /* likewise, to processes of any pipeline */
-    double left_bytes, returned_bytes;    /* activations evicted in this step, fetched */
+    /* activations evicted in this step, fetched; with the optimizer's evicted state, or the
+     * gradients and weights for cores that update it */
+    double left_bytes, returned_bytes;
     double stall_us;                      /* its worker waited for evictions or fetches */
     double transfer_us;                   /* its process's disk was at work; at its first stage */
     double device_bytes;                  /* its process's peak on GPUs; 0: it has no GPU */

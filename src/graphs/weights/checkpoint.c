@@ -147,6 +147,21 @@ static struct sp_tensor *field_of(struct sp_block *b, enum sp_field field)
 
 /* ---- values of a handle ---------------------------------------------------------------------- */
 
+/* A context for tasks on one tensor of a block's state: where the optimizer's are kept. */
+static struct sp_task_context context_of(struct sp_graph *g, struct sp_stage *st,
+                                         const struct sp_tensor *handle)
+{
+    bool kept = false;
+
+    for (int i = 0; i < st->n_blocks; i++) {
+        struct sp_tensor *const *state = st->blocks[i].state;
+
+        kept |= handle == state[SP_STATE_M] || handle == state[SP_STATE_V] ||
+                (handle == state[SP_STATE_MASTER] && handle != state[SP_STATE_W]);
+    }
+    return kept ? sp_update_context(g, st, 'I') : sp_stage_context(g, st, 'I');
+}
+
 /*
  * On cores a block's handle is read and written in place. Blocks on GPUs are copied by tasks from
  * and to a temporary buffer; otherwise StarPU would keep a copy of each in main memory for the
@@ -168,7 +183,7 @@ static float *values_begin(const struct sp_graph *g, struct sp_tensor *handle, s
 static void values_end(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle,
                        float *values, size_t n)
 {
-    struct sp_task_context ctx = sp_stage_context(g, st, 'I');
+    struct sp_task_context ctx = context_of(g, st, handle);
     struct sp_tensor *host;
 
     if (!g->place.gpus) {
@@ -185,7 +200,7 @@ static void values_end(struct sp_graph *g, struct sp_stage *st, struct sp_tensor
 static void values_read(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle,
                         float *to, size_t n)
 {
-    struct sp_task_context ctx = sp_stage_context(g, st, 'I');
+    struct sp_task_context ctx = context_of(g, st, handle);
     struct sp_tensor *host;
 
     if (!g->place.gpus) {
@@ -200,7 +215,7 @@ static void values_read(struct sp_graph *g, struct sp_stage *st, struct sp_tenso
 
 static void clear(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle)
 {
-    struct sp_task_context ctx = sp_stage_context(g, st, 'I');
+    struct sp_task_context ctx = context_of(g, st, handle);
 
     if (g->place.gpus) {
         sp_clear_insert(&ctx, handle);
@@ -228,7 +243,7 @@ static void round_weights(struct sp_graph *g)
 {
     for (int k = 0; k < g->place.n_local && g->shape.dtype != SP_F32; k++) {
         struct sp_stage *st = &g->stages[k];
-        struct sp_task_context ctx = sp_stage_context(g, st, 'I');
+        struct sp_task_context ctx = sp_update_context(g, st, 'I');
 
         for (int i = 0; i < st->n_blocks; i++) {
             ctx.layer = st->blocks[i].layer;

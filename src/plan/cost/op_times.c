@@ -189,6 +189,83 @@ struct sp_tier_rates sp_offload_tier(const struct sp_machine *machine, int devic
                                   copy->both * devices / copy->shared_by};
 }
 
+/* Bytes a second of main memory that a stage's part of a node's cores have while all devices of the
+ * run update. If nobody measured them, at least what all devices of the node copy at once. */
+static double host_rate(const struct sp_plan *plan, const struct sp_shape *sh,
+                        const struct sp_op_terms *terms, const struct sp_machine *machine)
+{
+    const struct sp_copy_rates *copy = &machine->copy;
+    double devices = (double)plan->layout.stages * terms->devices * sh->pipelines * sh->tensor;
+    double rate = machine->host_rate > 0
+                      ? machine->host_rate
+                      : 2 * copy->both * machine->devices_per_node / copy->shared_by;
+
+    return rate * terms->devices / fmin(devices, machine->devices_per_node);
+}
+
+/*
+ * Both ways follow blocks: while one is updated, the next one comes and the one before leaves, so
+ * the slowest of these counts. On cores, AdamW reads gradient, weight and two moments, writes three
+ * of them and the rounded weight; copies read and write the same memory.
+ */
+struct sp_update_ways sp_update_ways(const struct sp_plan *plan, const struct sp_shape *sh,
+                                     const struct sp_op_terms *terms, int stage)
+{
+    const double f32 = sizeof(float), elem = (double)sp_shape_elem(sh), d = terms->devices;
+    const struct sp_machine *machine = machine_of(sh, terms, stage);
+    double elements = (double)sp_memory_updated(plan, sh, stage) / d;
+    double bus = sp_offload_tier(machine, terms->devices).read / d;
+    double adamw = 7 * f32 + (sh->dtype == SP_F32 ? 0 : elem), copied = f32 + elem;
+    struct sp_update_ways w = {
+        .state = elements * (sh->dtype == SP_F32 ? 2 : 3) * f32 / bus,
+        .gradients = elements * f32 / bus,
+        .weights = elements * elem / bus,
+        .rate = host_rate(plan, sh, terms, machine) / d,
+    };
+    /* the GPU reads gradients for their norm, and clears them */
+    double passes = sp_memory_s(machine, SP_F32, 2 * f32 * elements) + 2 * machine->rates.launch_s;
+    double left;
+
+    w.adamw = elements * (adamw + copied) / w.rate;
+    w.on_gpu = fmax(sp_update_time(machine, elements), w.state);
+    w.on_cores = passes + fmax(fmax(w.gradients, w.weights), w.adamw);
+    left = w.on_gpu - passes;
+    w.even = left > fmax(w.gradients, w.weights) ? elements * (adamw + copied) / left : INFINITY;
+    return w;
+}
+
+/* True if main memory of a node has room for the state, and for copies of gradients and weights. */
+static bool fits_host(const struct sp_plan *plan, const struct sp_shape *sh,
+                      const struct sp_op_terms *terms, int stage)
+{
+    const struct sp_machine *machine = machine_of(sh, terms, stage);
+    struct sp_plan cores = *plan;
+    double devices = (double)plan->layout.stages * terms->devices * sh->pipelines * sh->tensor;
+
+    cores.updates_on_cores = true;
+    return (double)sp_memory_evicted_states(&cores, sh, stage) / terms->devices *
+               fmin(devices, machine->devices_per_node) <=
+           (double)machine->host_bytes;
+}
+
+bool sp_update_is_on_cores(const struct sp_plan *plan, const struct sp_shape *sh,
+                           const struct sp_op_terms *terms, enum sp_update_device wanted)
+{
+    double on_gpu = 0, on_cores = 0;
+
+    if (!plan->states_evicted || wanted == SP_UPDATE_GPU || sp_machine_is_cpu(terms->machine))
+        return false;
+    for (int s = 0; wanted == SP_UPDATE_AUTO && s < plan->layout.stages; s++) {
+        struct sp_update_ways w = sp_update_ways(plan, sh, terms, s);
+
+        if (!fits_host(plan, sh, terms, s))
+            return false;
+        on_gpu = fmax(on_gpu, w.on_gpu);
+        on_cores = fmax(on_cores, w.on_cores);
+    }
+    return wanted == SP_UPDATE_CPU || on_cores < on_gpu;
+}
+
 /* Seconds of the optimizer on a stage, whose state comes and leaves meanwhile if it is evicted. */
 static double update_time(const struct sp_plan *plan, const struct sp_shape *sh,
                           const struct sp_op_terms *terms, int stage)
@@ -198,6 +275,11 @@ static double update_time(const struct sp_plan *plan, const struct sp_shape *sh,
     double elements = (double)sp_memory_updated(plan, sh, stage);
     double moved = (double)sp_memory_evicted_states(plan, sh, stage);
 
+    if (moved > 0 && !sp_machine_is_cpu(machine)) {
+        struct sp_update_ways w = sp_update_ways(plan, sh, terms, stage);
+
+        return plan->updates_on_cores ? w.on_cores : w.on_gpu;
+    }
     return fmax(sp_update_time(machine, elements / terms->devices),
                 moved > 0 ? moved / tier.read + moved / tier.write : 0);
 }

@@ -27,6 +27,24 @@ struct sp_tier_rates sp_offload_tier(const struct sp_machine *machine, int devic
 /* Copies a machine, whose links take no time then. */
 void sp_machine_cut_links(const struct sp_machine *from, struct sp_machine *m);
 
+/*
+ * The seconds that a stage's optimizer takes beside GPUs if its state is in main memory. Either
+ * `state` crosses the bus each way and the GPU updates; or gradients go down to cores, which read
+ * and write their memory in `adamw`, and weights come up. All cores of a node read and write so many
+ * bytes a second for one device; at the rate `even` both ways take as long (INFINITY: at none).
+ */
+struct sp_update_ways {
+    double state, on_gpu;
+    double gradients, adamw, weights, on_cores;
+    double rate, even;
+};
+struct sp_update_ways sp_update_ways(const struct sp_plan *plan, const struct sp_shape *sh,
+                                     const struct sp_op_terms *terms, int stage);
+/* The choice of --optimizer-device: auto takes cores if the slowest stage updates sooner there, and
+ * main memory has room. False on a machine without GPUs, and if no state is evicted. */
+bool sp_update_is_on_cores(const struct sp_plan *plan, const struct sp_shape *sh,
+                           const struct sp_op_terms *terms, enum sp_update_device wanted);
+
 /* Milliseconds of the optimizer on the slowest stage. */
 double sp_update_times(const struct sp_plan *plan, const struct sp_shape *sh,
                        const struct sp_op_terms *terms);

@@ -44,6 +44,7 @@ const struct sp_machine_field sp_machine_fields[] = {
     {"device.teams", OPTIONAL(TEAMS, team, NONE)},
     {"node.devices", FIELD(COUNT, devices_per_node, DEVICES)},
     {"node.host_bytes", FIELD(BYTES, host_bytes, MEMORY)},
+    {"node.host_rate", OPTIONAL(REAL, host_rate, RATE)},
     {"node.copy.to_host", FIELD(REAL, copy.to_host, RATE)},
     {"node.copy.from_host", FIELD(REAL, copy.from_host, RATE)},
     {"node.copy.both", FIELD(REAL, copy.both, RATE)},

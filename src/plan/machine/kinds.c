@@ -119,6 +119,7 @@ static void slow_down(struct sp_machine *m, const struct sp_machine *other)
     }
     m->memory_bytes = less(m->memory_bytes, other->memory_bytes);
     m->host_bytes = less(m->host_bytes, other->host_bytes);
+    m->host_rate = fmin(m->host_rate, other->host_rate);
     if (other->copy.both / other->copy.shared_by < c->both / c->shared_by)
         *c = other->copy;
     if (other->disk.both < d->both)

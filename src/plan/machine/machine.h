@@ -94,6 +94,7 @@ struct sp_machine {
 
     int devices_per_node;
     int64_t host_bytes; /* of a node; a CPU's memory is this */
+    double host_rate; /* bytes a second of that memory, read and written by all cores; 0: unknown */
     struct sp_copy_rates copy;
     struct sp_disk_rates disk;
     struct sp_link node;    /* between devices of a node */

@@ -82,12 +82,14 @@ static int put(json_t *root, const char *path, json_t *v)
     return json_object_set_new(root, path, v);
 }
 
-/* True if a field holds nothing. It is a count, a curve, which begins with its number of points, or
- * teams. */
+/* True if a field holds nothing. It is a rate, a count, a curve, which begins with its number of
+ * points, or teams. */
 static bool is_unknown(const struct sp_machine_field *f, const void *at)
 {
     if (f->kind == SP_FIELD_TEAMS)
         at = &((const struct sp_machine *)((const char *)at - f->at))->teams;
+    if (f->kind == SP_FIELD_REAL)
+        return f->optional && *(const double *)at <= 0;
     return f->optional && *(const int *)at == 0;
 }
 

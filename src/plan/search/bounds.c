@@ -77,6 +77,9 @@ static double least_update(const struct sp_search *want, double elements)
 {
     double least = sp_update_time(want->machine, elements);
 
+    if (want->states_evicted && want->optimizer != SP_UPDATE_GPU &&
+        !sp_machine_is_cpu(want->machine))
+        return 0; /* cores may update for GPUs */
     for (int k = 0; k < want->machine->kinds; k++)
         least = fmin(least, sp_update_time(want->machine->kind[k].machine, elements));
     return least;

@@ -64,6 +64,8 @@ void sp_found_command(const struct sp_search *want, const struct sp_found *f,
         add(text, n, " --offload %s", sp_offload_name(f->offload));
     if (want->states_evicted)
         add(text, n, " --offload-optimizer");
+    if (want->optimizer != SP_UPDATE_AUTO)
+        add(text, n, " --optimizer-device %s", want->optimizer == SP_UPDATE_GPU ? "gpu" : "cpu");
     if (f->vocabulary)
         add(text, n, " --vocabulary-parallel");
     if (!sp_schedule_is_synchronous(f->schedule))

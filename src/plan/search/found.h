@@ -47,6 +47,7 @@ struct sp_search {
     int slices;                       /* 0: any */
     const char *cut;                  /* --partition-slices; NULL: the schedule's */
     bool states_evicted;              /* --offload-optimizer */
+    enum sp_update_device optimizer;  /* --optimizer-device */
     bool any_recompute, any_offload;  /* otherwise the next three: */
     enum sp_recompute recompute;
     int every;

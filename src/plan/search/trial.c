@@ -460,6 +460,7 @@ static int create(const struct sp_search *want, struct sp_order_book *book, stru
                             .layers = want->model->layers,
                             .options = "",
                             .vocabulary_parallel = f->vocabulary};
+    struct sp_op_terms terms;
     struct sp_costs costs;
     int err;
 
@@ -480,6 +481,9 @@ static int create(const struct sp_search *want, struct sp_order_book *book, stru
         err = sp_plan_cut(&step->plan, &step->shape, want->cut, sp_search_machine(want, f));
     step->plan.processes = f->stages;
     step->plan.states_evicted = want->states_evicted;
+    terms = terms_of(want, step, f);
+    step->plan.updates_on_cores =
+        sp_update_is_on_cores(&step->plan, &step->shape, &terms, want->optimizer);
     if (!err && !strcmp(step->plan.def->name, "adapipe"))
         err = partition(want, f, step);
     if (!err && f->balanced)

@@ -3,7 +3,8 @@
 #include <semaphore.h>
 #include <time.h>
 
-enum { MOST_REST_NS = 500000 }; /* bounded, since workers also move data for StarPU */
+/* bounded, since workers also move data for StarPU; the least of a worker that always rests */
+enum { MOST_REST_NS = 500000, ASIDE_REST_NS = 5000 };
 
 static struct worker {
     bool waits;
@@ -12,6 +13,7 @@ static struct worker {
 } workers[STARPU_NMAXWORKERS];
 static int waiting; /* workers */
 static long rest_ns;
+static int aside = -1;
 static void (*tell)(void);
 
 void sp_order_rest(long ns)
@@ -51,9 +53,10 @@ static double clock_ns(clockid_t clock)
 static void rest(struct worker *w)
 {
     double waited = clock_ns(CLOCK_MONOTONIC) - w->since_ns, ns = waited / 4;
+    double least = (double)(rest_ns ? rest_ns : ASIDE_REST_NS);
     struct timespec until;
 
-    ns = ns < (double)rest_ns ? (double)rest_ns : ns > MOST_REST_NS ? MOST_REST_NS : ns;
+    ns = ns < least ? least : ns > MOST_REST_NS ? MOST_REST_NS : ns;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += (long)ns;
     until.tv_sec += until.tv_nsec / 1000000000;
@@ -69,17 +72,24 @@ void sp_idle_note(unsigned worker, bool found)
     void (*f)(void);
 
     if (w->waits != found) { /* the state has not changed */
-        if (!found && rest_ns > 0)
+        if (!found && (rest_ns > 0 || (int)worker == aside))
             rest(w);
         return;
     }
     /* It does not rest yet: a task filed between the look and this would not wake it. */
     w->since_ns = found ? 0 : clock_ns(CLOCK_MONOTONIC);
     __atomic_store_n(&w->waits, !found, __ATOMIC_SEQ_CST);
+    if ((int)worker == aside)
+        return;
     __atomic_add_fetch(&waiting, found ? -1 : 1, __ATOMIC_SEQ_CST);
     f = __atomic_load_n(&tell, __ATOMIC_SEQ_CST);
     if (!found && f)
         f();
+}
+
+void sp_idle_aside(int worker)
+{
+    aside = worker;
 }
 
 void sp_idle_count(int more)

@@ -1,5 +1,6 @@
 #include "sinks/starpu/runtime.h"
 #include "sinks/starpu/tensor.h"
+#include "policies/simulation/starpu_idle.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include "transport/starpu_environment.h"
@@ -14,7 +15,7 @@ _Static_assert((int)SP_MAIN_MEMORY == (int)STARPU_MAIN_RAM, "main memory is Star
 static void choose_workers(const struct sp_placement *pl, struct starpu_conf *conf)
 {
     conf->precedence_over_environment_variables = 1;
-    conf->ncpus = pl->gpus ? 0 : pl->workers;
+    conf->ncpus = pl->gpus ? pl->update_threads > 0 : pl->workers;
     conf->ncuda = pl->gpus;
     conf->nopencl = 0;
     conf->nhip = 0;
@@ -27,6 +28,12 @@ static int check_workers(const struct sp_placement *pl)
 {
     unsigned workers = pl->gpus ? starpu_cuda_worker_get_count() : starpu_cpu_worker_get_count();
 
+    if (pl->gpus && pl->update_threads &&
+        starpu_worker_get_by_type(STARPU_CPU_WORKER, 0) != sp_update_worker(pl))
+        return sp_error(ENODEV,
+                        "StarPU started no CPU worker after %u CUDA workers, which would "
+                        "update parameters: use --optimizer-device gpu",
+                        workers);
     if ((int)workers >= pl->workers)
         return 0;
     return sp_error(ENODEV, "StarPU started %u %s workers, %d are needed", workers,
@@ -132,6 +139,7 @@ int sp_runtime_start(const struct sp_runtime *r, bool *started)
     conf.global_sched_ctx_min_priority = 0;
     conf.global_sched_ctx_max_priority = r->ops;
     sp_tasks_follow(sp_scheduler_follows(name), r->place->workers);
+    sp_idle_aside(r->place->gpus && r->place->update_threads ? sp_update_worker(r->place) : -1);
     conf.catch_signals = 0; /* the program handles them */
     err = r->prepare ? r->prepare(r->arg) : 0;
     if (err)

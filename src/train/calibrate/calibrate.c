@@ -236,6 +236,10 @@ static int measure_machine(struct sp_bench *b, const struct sp_effort *effort,
     err = err ? err : sp_measure_copies(b, &m->copy);
     if (err)
         return err;
+    if (b->place.gpus) {
+        sp_measure_host(b, &m->host_rate);
+        note(m, "node.host_rate: AdamW on the cores that drive no GPU");
+    }
     measure_node_link(b, peers.node, m);
     measure_network_link(b, peers.network, m);
     sp_transport_barrier();

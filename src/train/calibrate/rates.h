@@ -136,6 +136,10 @@ void sp_measure_memory_link(struct sp_bench *b, struct sp_link *link);
 /* Measures copies between a GPU and the host; does nothing on cores. 0 or -errno after one line. */
 int sp_measure_copies(struct sp_bench *b, struct sp_copy_rates *copy);
 
+/* Bytes a second that AdamW reads and writes in main memory, on all cores of a node that drive no
+ * GPU. */
+void sp_measure_host(struct sp_bench *b, double *rate);
+
 struct sp_disk; /* offload/disk.h */
 
 /* Measures a file as offloading uses it. 0 or -errno after one line. */

@@ -1,4 +1,6 @@
 /* Transfers: messages between processes, copies in memory and to GPUs, and disks, in the way that a run uses them. */
+#include "kernels/cpu/team.h"
+#include "kernels/kernels.h"
 #include "offload/disk.h"
 #include "plan/profile.h"
 #include "sinks/starpu/cuda_memory.h"
@@ -147,6 +149,37 @@ int sp_measure_copies(struct sp_bench *b, struct sp_copy_rates *copy)
         *copy = (struct sp_copy_rates){
             .to_host = rate[WRITE], .from_host = rate[READ], .both = rate[BOTH], .shared_by = 1};
     return err;
+}
+
+void sp_measure_host(struct sp_bench *b, double *rate)
+{
+    enum { ELEMENTS = 16 << 20, ARRAYS = 4, BYTES = 7 * sizeof(float) };
+    const struct sp_adamw hp = {
+        .lr = 1e-3f, .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .bias1 = 1, .bias2 = 1};
+    float *arrays = calloc(ELEMENTS, ARRAYS * sizeof *arrays);
+    int cores = b->place.cores - b->place.gpus;
+    const double start = sp_bench_now_s();
+    struct sp_steady s = {0};
+
+    SP_NEED(arrays, "out of memory for AdamW on %d parameters", ELEMENTS);
+    sp_bench_show(b, "main memory");
+    sp_team_settle(cores > 1 ? cores : 1);
+    sp_transport_barrier();
+    do {
+        double waited = sp_bench_waited_s(), begin = sp_bench_now_s(), took;
+
+        sp_adamw(&hp, &(struct sp_adamw_arrays){.n = ELEMENTS,
+                                                .w = arrays,
+                                                .g = arrays + ELEMENTS,
+                                                .m = arrays + 2 * ELEMENTS,
+                                                .v = arrays + 3 * ELEMENTS,
+                                                .keeps_g = true});
+        took = sp_bench_now_s() - begin;
+        sp_steady_take(&s, took, sp_bench_waited_s() - waited, 1);
+    } while (want_more(b, &s, 1, start, 40));
+    sp_quality_add_shared(b->quality, "AdamW in main memory", &s);
+    *rate = sp_measured(b->place.world.node_size * (double)ELEMENTS * BYTES / s.fastest);
+    free(arrays);
 }
 
 static int measure_file(void *file, double rate[WAYS])

@@ -20,6 +20,13 @@ int sp_train_find_gpus(const struct sp_trainer *t)
     return t->cfg.device == SP_TRAIN_CPU ? 0 : sp_cuda_devices(false);
 }
 
+bool sp_train_plans_gpus(const struct sp_trainer *t)
+{
+    if (t->cfg.dry_run && t->cfg.hardware && t->cfg.device != SP_TRAIN_CPU)
+        return !sp_machine_is_cpu(&t->machine);
+    return sp_train_find_gpus(t) > 0;
+}
+
 int sp_train_head_rows(const struct sp_trainer *t)
 {
     if (t->cfg.logit_rows)
@@ -119,6 +126,8 @@ int sp_train_choose_device(struct sp_trainer *t)
     }
     if (devices)
         sp_placement_use_gpus(pl, devices);
+    if (devices && t->plan.updates_on_cores)
+        sp_placement_add_cores(pl, t->cfg.threads);
     for (int i = 0; !err && i < pl->gpus; i++)
         err = sp_cuda_usable(pl->gpu[i]);
     if (!err && devices && t->model.head_dim > MOST_HEAD_DIM)

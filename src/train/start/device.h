@@ -6,6 +6,8 @@
 
 /* How many GPUs the run may take; 0: its stages will be on cores. */
 int sp_train_find_gpus(const struct sp_trainer *t);
+/* True if the run has GPUs; a dry run with --hardware, if that machine has. */
+bool sp_train_plans_gpus(const struct sp_trainer *t);
 /* Before stages are placed: the bytes that a GPU has for a stage; 0: stages will be on cores, or
  * the bytes are not known. */
 int64_t sp_train_expect_gpus(const struct sp_trainer *t);

@@ -122,7 +122,8 @@ static int64_t runtime_bytes(const struct sp_trainer *t)
 
     if (!getrlimit(RLIMIT_STACK, &limit) && limit.rlim_cur < (rlim_t)1 << 30)
         stack = (int64_t)limit.rlim_cur;
-    return RUNTIME_BYTES + stack * (OTHER_THREADS + t->place.workers * t->place.threads);
+    return RUNTIME_BYTES +
+           stack * (OTHER_THREADS + t->place.workers * t->place.threads + t->place.update_threads);
 }
 
 /* The need of some stages, and how a line shows it. */

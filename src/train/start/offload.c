@@ -1,4 +1,5 @@
 /* --offload: plans evictions before the start, and again at measured rates; opens the tiers. */
+#include "train/start/device.h"
 #include "train/start/phases.h"
 #include "sinks/starpu/cuda_memory.h"
 #include "offload/host.h"
@@ -63,6 +64,9 @@ static int check_optimizer(const struct sp_trainer *t)
                         "train: --offload-optimizer wants blocks to return in order, which "
                         "--scheduler %s does not enforce; use strict or ready",
                         t->cfg.scheduler);
+    if (t->cfg.layout.optimizer_device == SP_TRAIN_UPDATE_GPU && !sp_train_plans_gpus(t))
+        return sp_error(EINVAL, "train: --optimizer-device gpu: this run has no GPU, its cores "
+                                "update; use auto");
     return !t->cfg.layout.offload_optimizer || !with
                ? 0
                : sp_error(

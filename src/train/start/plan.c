@@ -3,6 +3,7 @@
 #include "train/start/phases.h"
 #include "policies/lowering/parking_choice.h"
 #include "plan/cost/layer_costs.h"
+#include "plan/cost/op_times.h"
 #include "plan/partition.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
@@ -11,6 +12,7 @@
 #include "train/groups.h"
 #include "train/slices_auto.h"
 #include "train/start/device.h"
+#include "train/start/machine.h"
 #include "train/start/memory.h"
 #include "transport/launcher.h"
 #include <string.h>
@@ -162,6 +164,19 @@ static int create(struct sp_trainer *t)
     return err ? err : fit(t, &layout);
 }
 
+/* True if cores update for GPUs. `auto` trusts only a machine that somebody described or measured. */
+static bool updates_on_cores(const struct sp_trainer *t)
+{
+    const struct sp_op_terms terms = {.machine = &t->machine, .devices = 1};
+    int wanted = t->cfg.layout.optimizer_device;
+
+    if (!t->plan.states_evicted || !sp_train_plans_gpus(t))
+        return false;
+    return wanted == SP_TRAIN_UPDATE_CPU ||
+           (!sp_train_machine_is_assumed(t) &&
+            sp_update_is_on_cores(&t->plan, &t->shape, &terms, (enum sp_update_device)wanted));
+}
+
 int sp_train_plan(struct sp_trainer *t)
 {
     struct sp_layout_args *l = &t->cfg.layout;
@@ -193,6 +208,7 @@ int sp_train_plan(struct sp_trainer *t)
             return err;
     }
     t->plan.states_evicted = l->offload_optimizer;
+    t->plan.updates_on_cores = updates_on_cores(t);
     t->plan.states_twice = t->cfg.post_validation && t->cfg.clip > 0;
     return 0;
 }

@@ -2,6 +2,21 @@
 #include "cuda_test.h"
 #include <sys/mman.h>
 
+/* A step at rate 0 and of unit betas, which changes nothing, keeps the gradient too if told so. */
+static void kept_gradient(const struct sp_backend *k, size_t n, size_t off, float *w, float *m,
+                          float *v)
+{
+    struct sp_adamw hp = {0, 1, 1, 1e-8f, 0, 1, 1, 1};
+    float *g = new_random(n + off, 4), *was = new_copy(n + off, g);
+
+    k->adamw(k, &hp,
+             &(struct sp_adamw_arrays){
+                 .n = n, .w = w + off, .g = g + off, .m = m + off, .v = v + off, .keeps_g = true});
+    sp_emulated_wait();
+    for (size_t i = 0; i < n + off; i++)
+        assert_true(g[i] == was[i]);
+}
+
 static void adamw(enum sp_dtype t, size_t n, size_t off, bool low)
 {
     const struct sp_backend *k = sp_emulated_backend(t);
@@ -44,6 +59,7 @@ static void adamw(enum sp_dtype t, size_t n, size_t off, bool low)
         for (size_t i = 0; i < n; i++)
             assert_true(g[off + i] == 0);
     }
+    kept_gradient(k, n, off, w, m, v);
     sp_emulated_order(0);
     assert_close_floats("weights after 3 steps", all, w, want_w, BOTH);
     assert_close_floats("first moment", all, m, want_m, BOTH);

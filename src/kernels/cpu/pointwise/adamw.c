@@ -4,7 +4,8 @@
 #include "kernels/cpu/team.h"
 #include <math.h>
 
-SP_INLINE void update_loop(bool rounded, const struct sp_adamw *hp, const struct sp_adamw_arrays a)
+SP_INLINE void update_loop(bool rounded, bool keeps_g, const struct sp_adamw *hp,
+                           const struct sp_adamw_arrays a)
 {
     const float b1 = hp->beta1, b2 = hp->beta2, c1 = 1.0f - b1, c2 = 1.0f - b2;
     const float keep = 1.0f - hp->lr * hp->weight_decay, step = hp->lr / hp->bias1;
@@ -22,7 +23,8 @@ SP_INLINE void update_loop(bool rounded, const struct sp_adamw *hp, const struct
         w[i] = wi;
         m[i] = mi;
         v[i] = vi;
-        g[i] = 0;
+        if (!keeps_g)
+            g[i] = 0;
         if (rounded)
             low[i] = sp_nearest_bf16_or_nan(wi);
     }
@@ -30,10 +32,14 @@ SP_INLINE void update_loop(bool rounded, const struct sp_adamw *hp, const struct
 
 SP_CLONES static void update(const struct sp_adamw *hp, const struct sp_adamw_arrays a)
 {
-    if (a.low)
-        update_loop(true, hp, a);
+    if (a.low && a.keeps_g)
+        update_loop(true, true, hp, a);
+    else if (a.low)
+        update_loop(true, false, hp, a);
+    else if (a.keeps_g)
+        update_loop(false, true, hp, a);
     else
-        update_loop(false, hp, a);
+        update_loop(false, false, hp, a);
 }
 
 /* `low` is bf16. */
@@ -49,6 +55,7 @@ static void update_all(const struct sp_adamw *hp, const struct sp_adamw_arrays *
                                             .g = a->g + lo,
                                             .m = a->m + lo,
                                             .v = a->v + lo,
+                                            .keeps_g = a->keeps_g,
                                             .low = a->low ? (uint16_t *)a->low + lo : NULL});
     }
 }

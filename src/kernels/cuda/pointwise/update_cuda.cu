@@ -146,6 +146,7 @@ static void sumsq(const struct sp_backend *k, size_t n, const float *g, double *
 struct adamw_factors {
     float b1, b2, c1, c2; /* 1 - b1, 1 - b2 */
     float keep, step, root, eps, clip;
+    bool keeps_g;
 };
 
 template <typename T, int V>
@@ -167,7 +168,7 @@ SP_KERNEL void adamw_kernel(size_t first, size_t accesses, struct adamw_factors 
         ms[i] = f.b1 * ms[i] + f.c1 * gi;
         vs[i] = f.b2 * vs[i] + f.c2 * gi * gi;
         ws[i] = ws[i] * f.keep - f.step * ms[i] / (sqrtf(vs[i]) * f.root + f.eps);
-        gs[i] = 0;
+        gs[i] = f.keeps_g ? gs[i] : 0;
     }
     sp_store<V>(w + at, ws);
     sp_store<V>(g + at, gs);
@@ -198,7 +199,8 @@ static void adamw(const struct sp_backend *k, const struct sp_adamw *hp,
                                     hp->lr / hp->bias1,
                                     1.0f / sqrtf(hp->bias2),
                                     hp->eps,
-                                    hp->grad_scale};
+                                    hp->grad_scale,
+                                    a->keeps_g};
     T *low = (T *)a->low;
     bool wide = sp_is_wide(a->w, 0) && sp_is_wide(a->g, 0) && sp_is_wide(a->m, 0) &&
                 sp_is_wide(a->v, 0) && (uintptr_t)low % (4 * sizeof(T)) == 0;
