@@ -151,6 +151,18 @@ static int give(unsigned node, void *memory, size_t size, int flags)
     return 0;
 }
 
+void *sp_host_take(size_t bytes)
+{
+    void *memory;
+
+    return take(STARPU_MAIN_RAM, &memory, bytes, 0) ? NULL : memory;
+}
+
+void sp_host_give(void *memory, size_t bytes)
+{
+    give(STARPU_MAIN_RAM, memory, bytes, 0);
+}
+
 void sp_host_start(size_t idle, const struct sp_host_pins *pins)
 {
     host.pins = pins;

@@ -112,6 +112,47 @@ int sp_cuda_measure_copies(int device, double *out, double *back, double *both)
                          device, cudaGetErrorString(cudaGetLastError()));
 }
 
+struct sp_cuda_copies {
+    cudaStream_t stream;
+    cudaEvent_t ended[2]; /* of copies, in turns */
+    unsigned begun, waited;
+};
+
+struct sp_cuda_copies *sp_cuda_copies_open(int device)
+{
+    struct sp_cuda_copies *copies = calloc(1, sizeof *copies);
+
+    SP_NEED(copies, "no memory for a stream of copies");
+    sp_cuda_must(cudaSetDevice(device), "a GPU");
+    sp_cuda_must(cudaStreamCreateWithFlags(&copies->stream, cudaStreamNonBlocking), "a stream");
+    for (int i = 0; i < 2; i++)
+        sp_cuda_must(cudaEventCreateWithFlags(&copies->ended[i],
+                                              cudaEventBlockingSync | cudaEventDisableTiming),
+                     "an event");
+    return copies;
+}
+
+void sp_cuda_copies_close(struct sp_cuda_copies *copies)
+{
+    for (int i = 0; i < 2; i++)
+        cudaEventDestroy(copies->ended[i]);
+    cudaStreamDestroy(copies->stream);
+    free(copies);
+}
+
+void sp_cuda_copy_begin(struct sp_cuda_copies *copies, void *to, const void *from, size_t bytes)
+{
+    cudaEvent_t ended = copies->ended[copies->begun++ % 2];
+
+    sp_cuda_must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copies->stream), "a copy");
+    sp_cuda_must(cudaEventRecord(ended, copies->stream), "a copy");
+}
+
+void sp_cuda_copy_wait(struct sp_cuda_copies *copies)
+{
+    sp_cuda_must(cudaEventSynchronize(copies->ended[copies->waited++ % 2]), "a copy");
+}
+
 /* ---- pools ---- */
 
 bool sp_cuda_has_pool(int device)
@@ -202,6 +243,27 @@ int sp_cuda_measure_copies(int device, double *out, double *back, double *both)
     (void)both;
     *out = *back = 0;
     return sp_error(ENODEV, "cuda: no device %d in a build without CUDA", device);
+}
+
+struct sp_cuda_copies *sp_cuda_copies_open(int device)
+{
+    SP_NEED(0, "cuda: no device %d in a build without CUDA", device);
+    return NULL;
+}
+
+void sp_cuda_copies_close(struct sp_cuda_copies *copies)
+{
+    (void)copies;
+}
+
+void sp_cuda_copy_begin(struct sp_cuda_copies *copies, void *to, const void *from, size_t bytes)
+{
+    (void)copies, (void)to, (void)from, (void)bytes;
+}
+
+void sp_cuda_copy_wait(struct sp_cuda_copies *copies)
+{
+    (void)copies;
 }
 
 bool sp_cuda_has_pool(int device)

@@ -21,6 +21,19 @@ int64_t sp_cuda_kernels_bytes(int device, const struct sp_shape *sh, int len);
 int sp_cuda_measure_copies(int device, double *out, double *back, double *both);
 
 /*
+ * A stream of copies between a GPU and the host, used by one thread. A copy from or to pinned
+ * memory runs beside kernels; two may be begun at once, so that the bus never waits for the host.
+ * They know nothing of other streams: kernels that use the memory must have ended, or not begun. A
+ * failure ends the process after one line.
+ */
+struct sp_cuda_copies;
+struct sp_cuda_copies *sp_cuda_copies_open(int device);
+void sp_cuda_copies_close(struct sp_cuda_copies *copies);
+void sp_cuda_copy_begin(struct sp_cuda_copies *copies, void *to, const void *from, size_t bytes);
+/* Waits, without a core, for the oldest copy that was begun and not waited for. */
+void sp_cuda_copy_wait(struct sp_cuda_copies *copies);
+
+/*
  * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), if
  * each of them has one. Start them after StarPU started, stop them after it has ended. Bytes that
  * StarPU counts on a GPU and idle bytes together exceed neither `budget_bytes` (0: no budget) nor
