@@ -164,7 +164,7 @@ struct sp_item {
     unsigned long turn; /* of a kernel, in its queue */
     double end_us;
     enum sp_engine engine;
-    size_t bytes; /* that it moves, or that a kernel reads and writes */
+    size_t bytes;                /* that it moves, or that a kernel reads and writes */
     int device, stream, current; /* where it is, and the device of the thread that queued it */
     unsigned long number;        /* in its stream */
     const char *name;

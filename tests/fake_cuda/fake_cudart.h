@@ -28,7 +28,7 @@ struct sp_fake_cudart {
     long jitter_us;
     uint64_t seed;
     double bus, kernels; /* MB/s, bytes a us, of engines; 0: no limit */
-    int queues; /* that all streams share; 0: each has its own */
+    int queues;          /* that all streams share; 0: each has its own */
     /* ---- what happened, on all devices ---- */
     size_t used_bytes;
     int allocations, live, events, waits;
