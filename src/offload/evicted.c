@@ -1,6 +1,7 @@
 #include "offload/evicted.h"
 #include "offload/host.h"
 #include "offload/tensor_sums.h"
+#include "sinks/starpu/cuda.h"
 #include "sinks/starpu/tensor.h"
 #include "sp_atomic.h"
 #include "sp_error.h"
@@ -34,6 +35,7 @@ struct sp_return {
     bool writes, last; /* last: the place is free afterwards */
     bool gated, told;  /* the gate is acquired; the tensor is wanted */
     char *memory;
+    struct sp_cuda_mark *mark; /* behind the kernels that use the buffer before */
     struct sp_memory_count count;
     struct sp_leave *leave;
     struct sp_return *next;
@@ -127,6 +129,7 @@ static void end(struct sp_return *move, unsigned held)
         sp_order_release(m->worker, held);
     if (move->last)
         place_free(move->piece[0].place);
+    sp_cuda_unmark(move->mark);
     free(move);
 }
 
@@ -191,7 +194,11 @@ static void start(struct sp_transit *piece)
     struct sp_transfers *queue =
         a->disk ? sp_disk_transfers(a->disk, move->writes) : &a->copies[move->writes];
 
-    sp_transfer_post(queue, move->memory + piece->at, piece->place->at, piece->place->bytes,
+    sp_transfer_post(queue,
+                     (struct sp_moved_bytes){.memory = move->memory + piece->at,
+                                          .at = piece->place->at,
+                                          .bytes = piece->place->bytes,
+                                          .mark = move->mark},
                      piece_done, piece);
 }
 
@@ -220,6 +227,7 @@ static void acquired(void *arg)
     struct sp_return *move = arg;
 
     move->memory = starpu_data_handle_to_pointer(move->buffer, node_of(move->evicted));
+    move->mark = sp_cuda_mark(node_of(move->evicted));
     go(move);
 }
 

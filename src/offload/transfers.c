@@ -14,9 +14,7 @@
 struct sp_transfer_job {
     struct sp_transfer_job *next;
     struct sp_transfers *queue;
-    void *memory;
-    off_t at;
-    size_t bytes;
+    struct sp_moved_bytes of;
     double begun_us;
     bool done;
     void (*then)(void *arg); /* NULL: the caller tests it or waits for it */
@@ -44,10 +42,10 @@ static void move_pages(struct sp_transfers *q, char *memory, off_t at, size_t by
 /* Checks what was read from a place, or is about to be. */
 static void check_sum(struct sp_transfers *q, const struct sp_transfer_job *t, const void *memory)
 {
-    if (q->writes || sp_tensor_sum_check(sp_tensor_place(q->fd, t->at), memory, t->bytes))
+    if (q->writes || sp_tensor_sum_check(sp_tensor_place(q->fd, t->of.at), memory, t->of.bytes))
         return;
     if (q->fail)
-        q->fail(q->arg, NULL, t->at, EIO);
+        q->fail(q->arg, NULL, t->of.at, EIO);
     sp_error_said_end(); /* places in memory have no `fail`: the run ends here */
 }
 
@@ -56,20 +54,20 @@ static void check_sum(struct sp_transfers *q, const struct sp_transfer_job *t, c
 static void move_in_file(struct sp_transfers *q, const struct sp_transfer_job *t)
 {
     if (q->writes)
-        sp_tensor_sum_note(sp_tensor_place(q->fd, t->at), t->memory, t->bytes);
-    move_pages(q, t->memory, t->at, t->bytes);
-    check_sum(q, t, t->memory);
+        sp_tensor_sum_note(sp_tensor_place(q->fd, t->of.at), t->of.memory, t->of.bytes);
+    move_pages(q, t->of.memory, t->of.at, t->of.bytes);
+    check_sum(q, t, t->of.memory);
 }
 
 /* ---- copies: checksums are of the host's memory ---- */
 
 static void begin_copy(struct sp_transfers *q, const struct sp_transfer_job *t)
 {
-    void *host = (void *)(uintptr_t)t->at;
+    void *host = (void *)(uintptr_t)t->of.at;
 
     check_sum(q, t, host);
-    sp_cuda_copy_begin(q->copies, q->writes ? host : t->memory, q->writes ? t->memory : host,
-                       t->bytes);
+    sp_cuda_copy_begin(q->copies, t->of.mark, q->writes ? host : t->of.memory,
+                       q->writes ? t->of.memory : host, t->of.bytes);
 }
 
 static void end_copy(struct sp_transfers *q, const struct sp_transfer_job *t)
@@ -77,7 +75,8 @@ static void end_copy(struct sp_transfers *q, const struct sp_transfer_job *t)
     sp_cuda_copy_wait(q->copies);
     sp_activity_touch();
     if (q->writes)
-        sp_tensor_sum_note(sp_tensor_place(q->fd, t->at), (void *)(uintptr_t)t->at, t->bytes);
+        sp_tensor_sum_note(sp_tensor_place(q->fd, t->of.at), (void *)(uintptr_t)t->of.at,
+                           t->of.bytes);
 }
 
 /* ---- the thread ---- */
@@ -108,7 +107,7 @@ static void tell(struct sp_transfers *q, struct sp_transfer_job *t)
     pthread_mutex_lock(&q->mutex);
     q->busy_us += now - (t->begun_us > q->ended_us ? t->begun_us : q->ended_us);
     q->ended_us = now;
-    q->bytes += (double)t->bytes;
+    q->bytes += (double)t->of.bytes;
     if (!t->then) {
         __atomic_store_n(&t->done, true, __ATOMIC_RELEASE); /* only its owner uses t from here on */
         pthread_cond_broadcast(&q->done);
@@ -202,14 +201,13 @@ static struct sp_transfer_job *post(struct sp_transfers *q, struct sp_transfer_j
 
 void *sp_transfer_begin(struct sp_transfers *q, void *memory, off_t at, size_t bytes)
 {
-    return post(q, (struct sp_transfer_job){.memory = memory, .at = at, .bytes = bytes});
+    return post(q, (struct sp_transfer_job){.of = {.memory = memory, .at = at, .bytes = bytes}});
 }
 
-void sp_transfer_post(struct sp_transfers *q, void *memory, off_t at, size_t bytes,
-                      void (*then)(void *arg), void *arg)
+void sp_transfer_post(struct sp_transfers *q, struct sp_moved_bytes transfer, void (*then)(void *arg),
+                      void *arg)
 {
-    post(q, (struct sp_transfer_job){
-                .memory = memory, .at = at, .bytes = bytes, .then = then, .arg = arg});
+    post(q, (struct sp_transfer_job){.of = transfer, .then = then, .arg = arg});
 }
 
 int sp_transfer_test(void *transfer)

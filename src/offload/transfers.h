@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 struct sp_cuda_copies; /* sinks/starpu/cuda_memory.h */
+struct sp_cuda_mark;
 struct sp_transfer_job;
 
 struct sp_transfers {
@@ -50,8 +51,15 @@ int sp_transfer_test(void *transfer);
 void sp_transfer_wait(void *transfer);
 void sp_transfer_free(void *transfer);
 
-/* The same without a request to test: the thread calls `then` when the transfer is done. */
-void sp_transfer_post(struct sp_transfers *q, void *memory, off_t at, size_t bytes,
-                      void (*then)(void *arg), void *arg);
+/* The same without a request to test: the thread calls `then` when the transfer is done. A copy
+ * from or to a GPU follows the kernels before `mark` (sinks/starpu/cuda.h). */
+struct sp_moved_bytes {
+    void *memory;
+    off_t at;
+    size_t bytes;
+    const struct sp_cuda_mark *mark;
+};
+void sp_transfer_post(struct sp_transfers *q, struct sp_moved_bytes transfer, void (*then)(void *arg),
+                      void *arg);
 
 #endif

@@ -34,7 +34,7 @@ static struct sp_cuda_pool *pool_of(int device)
     struct sp_cuda_pool *pool = NULL;
 
     assert_true(sp_cuda_pool_supported(device));
-    assert_int_equal(sp_cuda_pool_create(device, peers, 2, &pool), 0);
+    assert_int_equal(sp_cuda_pool_create(device, peers, 2, NULL, &pool), 0);
     return pool;
 }
 

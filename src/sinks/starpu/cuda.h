@@ -9,9 +9,11 @@
  * them, and its order satisfies the dependencies. Such a task (`in_stream`) ends for StarPU as soon
  * as it is queued. The next one is then queued while the GPU is still at work, and the GPU never
  * waits for the host. StarPU waits for the last task of the op, sp_op_close, and thereby for all of
- * them. The sums of squares of a stage at the end of a step work likewise, up to the last. If
- * buffers are planned to take more than five sixths of their limit, or do, StarPU waits for every
- * task, because it may have to move buffers.
+ * them. The sums of squares of a stage at the end of a step work likewise, up to the last.
+ *
+ * Copies from and to the GPU, and memory that changes hands, follow the kernels queued before: a
+ * tensor that leaves may still be computed for all that StarPU knows, and the buffer of one that
+ * comes back may still be read.
  */
 #ifndef SP_CODELETS_CUDA_H
 #define SP_CODELETS_CUDA_H
@@ -41,6 +43,24 @@ struct sp_backend;
  * says that the task has queued all its kernels. */
 const struct sp_backend *sp_cuda_kernels(const void *arg);
 void sp_cuda_queued(const void *arg);
+
+struct starpu_data_copy_methods;
+
+/* Sets the functions by which StarPU copies vectors between the host and a GPU: on its streams, after
+ * the kernels that are queued when it asks. */
+void sp_cuda_set_copies(struct starpu_data_copy_methods *methods);
+
+/*
+ * Marks the place behind all kernels queued so far on the GPU of a memory node; lets a stream wait
+ * for it; and gives the mark back, after that. NULL, in which case nothing waits: there is no GPU.
+ */
+struct sp_cuda_mark;
+struct CUstream_st; /* CUDA's: cudaStream_t points to it */
+struct sp_cuda_mark *sp_cuda_mark(unsigned node);
+void sp_cuda_pass_mark(const struct sp_cuda_mark *mark, struct CUstream_st *stream);
+void sp_cuda_unmark(struct sp_cuda_mark *mark);
+/* The stream of the kernels of a memory node's GPU; NULL: it has no worker. */
+struct CUstream_st *sp_cuda_stream_of(unsigned node);
 
 /* Called inside a task: waits for the kernels that it queued. CPU kernels have already ended. */
 void sp_cuda_wait(const struct sp_backend *k);

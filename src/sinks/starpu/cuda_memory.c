@@ -1,6 +1,7 @@
 #include "sinks/starpu/cuda_memory.h"
 #include "codelets/task/codelet.h"
 #include "config.h"
+#include "sinks/starpu/cuda.h"
 #include "sp_error.h"
 #include "sinks/starpu/sink.h"
 #include <math.h>
@@ -140,10 +141,12 @@ void sp_cuda_copies_close(struct sp_cuda_copies *copies)
     free(copies);
 }
 
-void sp_cuda_copy_begin(struct sp_cuda_copies *copies, void *to, const void *from, size_t bytes)
+void sp_cuda_copy_begin(struct sp_cuda_copies *copies, const struct sp_cuda_mark *mark, void *to,
+                        const void *from, size_t bytes)
 {
     cudaEvent_t ended = copies->ended[copies->begun++ % 2];
 
+    sp_cuda_pass_mark(mark, copies->stream);
     sp_cuda_must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copies->stream), "a copy");
     sp_cuda_must(cudaEventRecord(ended, copies->stream), "a copy");
 }
@@ -181,11 +184,19 @@ int sp_cuda_pools_start(int64_t budget_bytes)
             continue;
         limit = limit > 0 ? limit : INT64_MAX;
         pools[node].budget_bytes = budget_bytes && budget_bytes < limit ? budget_bytes : limit;
-        err = sp_cuda_pool_create(starpu_memory_node_get_devid(node), device, n, &pools[node].pool);
+        err = sp_cuda_pool_create(starpu_memory_node_get_devid(node), device, n,
+                                  sp_cuda_stream_of(node), &pools[node].pool);
     }
     if (err)
         sp_cuda_pools_stop();
     return err;
+}
+
+void sp_cuda_pools_settle(void)
+{
+    for (unsigned node = 0; node < STARPU_MAXNODES; node++)
+        if (pools[node].pool)
+            sp_cuda_pool_settle(pools[node].pool);
 }
 
 void sp_cuda_pools_stop(void)
@@ -256,9 +267,10 @@ void sp_cuda_copies_close(struct sp_cuda_copies *copies)
     (void)copies;
 }
 
-void sp_cuda_copy_begin(struct sp_cuda_copies *copies, void *to, const void *from, size_t bytes)
+void sp_cuda_copy_begin(struct sp_cuda_copies *copies, const struct sp_cuda_mark *mark, void *to,
+                        const void *from, size_t bytes)
 {
-    (void)copies, (void)to, (void)from, (void)bytes;
+    (void)copies, (void)mark, (void)to, (void)from, (void)bytes;
 }
 
 void sp_cuda_copy_wait(struct sp_cuda_copies *copies)
@@ -276,6 +288,10 @@ int sp_cuda_pools_start(int64_t budget_bytes)
 {
     (void)budget_bytes;
     return -ENOSYS;
+}
+
+void sp_cuda_pools_settle(void)
+{
 }
 
 void sp_cuda_pools_stop(void)

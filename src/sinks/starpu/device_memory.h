@@ -1,6 +1,7 @@
 #ifndef SP_DEVICE_MEMORY_H
 #define SP_DEVICE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -15,8 +16,9 @@ struct sp_vector_memory {
     void (*give)(unsigned node, void *memory, size_t bytes);
 };
 
-/* Sets the allocator of tensors made from now on; NULL: StarPU's. Call it before the first tensor
- * is made, or after the last is gone. */
-void sp_vector_take_from(const struct sp_vector_memory *memory);
+/* Says if there are GPUs, on which copies follow kernels (sinks/starpu/cuda.h), and sets the allocator
+ * of tensors on them; NULL: StarPU's. Call it before the first tensor is made, or after the last is
+ * gone. */
+void sp_vectors_on_gpus(bool gpus, const struct sp_vector_memory *memory);
 
 #endif

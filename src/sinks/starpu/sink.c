@@ -3,6 +3,7 @@
 #include "offload/evicted.h"
 #include "offload/mover.h"
 #include "offload/simulated_memory.h"
+#include "sinks/starpu/cuda.h"
 #include "sinks/starpu/device_memory.h"
 #include "sinks/starpu/tensor.h"
 #include "sp_error.h"
@@ -11,10 +12,12 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct sp_vector_memory *memory_of_gpus;
-
-/* The data interface of tensors: StarPU's vectors with another allocator on GPUs. */
+/* The data interface of tensors of a run with GPUs: StarPU's vectors, with copies that follow
+ * kernels, and perhaps another allocator. */
 static struct starpu_data_interface_ops gpu_ops;
+static struct starpu_data_copy_methods gpu_copies;
+static const struct sp_vector_memory *memory_of_gpus;
+static bool has_gpus;
 
 /* ---- on a GPU --------------------------------------------------------------------------- */
 
@@ -61,13 +64,17 @@ static void release(void *interface, unsigned node)
     v->ptr = v->dev_handle = 0;
 }
 
-void sp_vector_take_from(const struct sp_vector_memory *memory)
+void sp_vectors_on_gpus(bool gpus, const struct sp_vector_memory *memory)
 {
+    has_gpus = gpus;
+    memory_of_gpus = memory;
+    gpu_copies = *starpu_interface_vector_ops.copy_methods;
+    sp_cuda_set_copies(&gpu_copies);
     gpu_ops = starpu_interface_vector_ops;
+    gpu_ops.copy_methods = &gpu_copies;
     gpu_ops.allocate_data_on_node = allocate;
     gpu_ops.free_data_on_node = release;
-    gpu_ops.dontcache = 1;
-    memory_of_gpus = memory;
+    gpu_ops.dontcache = memory != NULL;
 }
 
 /* ---- registered --------------------------------------------------------------------------- */
@@ -89,7 +96,7 @@ static void make(struct sp_tensor *t, void *memory, const char *name)
     }
 #endif
     v.ptr = v.dev_handle = (uintptr_t)memory;
-    if (memory_of_gpus)
+    if (has_gpus)
         starpu_data_register(&handle, home, &v, &gpu_ops);
     else
         starpu_vector_data_register(&handle, home, v.ptr, v.nx, v.elemsize);

@@ -13,6 +13,8 @@ struct sp_cuda_pool {
     pthread_mutex_t mutex;
     cudaMemPool_t memory;
     cudaStream_t stream; /* orders taking and freeing memory; nothing else uses it */
+    cudaStream_t user;   /* that may still use what was given back; NULL: none */
+    cudaEvent_t used;    /* behind the user's kernels so far */
     struct sp_idle idle;
 };
 
@@ -72,6 +74,8 @@ static cudaError_t open_memory(struct sp_cuda_pool *p, const int *peers, int n)
             err = let(peers[i], p);
     if (err == cudaSuccess)
         err = cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking);
+    if (err == cudaSuccess)
+        err = cudaEventCreateWithFlags(&p->used, cudaEventDisableTiming);
     return err;
 }
 
@@ -84,6 +88,10 @@ static void use_device(const struct sp_cuda_pool *p)
 static void release(struct sp_cuda_pool *p, void *memory)
 {
     use_device(p);
+    if (p->user) {
+        sp_cuda_must(cudaEventRecord(p->used, p->user), "an event");
+        sp_cuda_must(cudaStreamWaitEvent(p->stream, p->used, 0), "an event");
+    }
     sp_cuda_must(cudaFreeAsync(memory, p->stream), "a buffer that is given back");
 }
 
@@ -126,7 +134,8 @@ static void trim(int device)
 
 /* ---- pools ------------------------------------------------------------------------------------ */
 
-int sp_cuda_pool_create(int device, const int *peers, int n, struct sp_cuda_pool **pool)
+int sp_cuda_pool_create(int device, const int *peers, int n, cudaStream_t stream,
+                        struct sp_cuda_pool **pool)
 {
     struct sp_cuda_pool *p = calloc(1, sizeof *p);
     cudaError_t err;
@@ -135,6 +144,7 @@ int sp_cuda_pool_create(int device, const int *peers, int n, struct sp_cuda_pool
         return sp_error(ENOMEM, "cuda: no memory for a list of buffers");
     pthread_mutex_init(&p->mutex, NULL);
     p->device = device;
+    p->user = stream;
     err = open_memory(p, peers, n);
     if (err != cudaSuccess) {
         sp_cuda_pool_destroy(p);
@@ -148,6 +158,13 @@ int sp_cuda_pool_create(int device, const int *peers, int n, struct sp_cuda_pool
     sp_cuda_when_short(trim);
     *pool = p;
     return 0;
+}
+
+void sp_cuda_pool_settle(struct sp_cuda_pool *p)
+{
+    pthread_mutex_lock(&p->mutex);
+    p->user = NULL;
+    pthread_mutex_unlock(&p->mutex);
 }
 
 void sp_cuda_pool_destroy(struct sp_cuda_pool *p)
@@ -166,6 +183,8 @@ void sp_cuda_pool_destroy(struct sp_cuda_pool *p)
         cudaStreamSynchronize(p->stream);
         cudaStreamDestroy(p->stream);
     }
+    if (p->used)
+        cudaEventDestroy(p->used);
     if (p->memory)
         cudaMemPoolDestroy(p->memory);
     pthread_mutex_destroy(&p->mutex);

@@ -12,22 +12,29 @@
 #include <stddef.h>
 
 struct sp_cuda_pool;
+struct CUstream_st; /* CUDA's: cudaStream_t points to it */
 
 /* True if the driver makes such pools on a device; it tries to make one. */
 bool sp_cuda_pool_supported(int device);
 
-/* Creates a pool on `device`. The devices peers[n] get access too, if they reach it. 0, or
- * -errno after one line on stderr. */
-int sp_cuda_pool_create(int device, const int *peers, int n, struct sp_cuda_pool **pool);
+/* Creates a pool on `device`. The devices peers[n] get access too, if they reach it. Kernels on
+ * `stream` (NULL: none) may use buffers until those that were queued before a buffer was given back
+ * have ended. 0, or -errno after one line on stderr. */
+int sp_cuda_pool_create(int device, const int *peers, int n, struct CUstream_st *stream,
+                        struct sp_cuda_pool **pool);
+
+/* The stream's last kernel has ended, and it may be destroyed. */
+void sp_cuda_pool_settle(struct sp_cuda_pool *pool);
 
 /* Destroys a pool to which all buffers were given back, and whose memory the GPU no longer uses. */
 void sp_cuda_pool_destroy(struct sp_cuda_pool *pool);
 
-/* Takes more than 0 bytes for use on any stream, aligned to 256; NULL: the GPU has no more.
+/* Takes more than 0 bytes, aligned to 256, for use on `stream`, or on others after the kernels that
+ * are queued there; NULL: the GPU has no more.
  * Afterwards at most `most_idle_bytes` stay idle. */
 void *sp_cuda_pool_take(struct sp_cuda_pool *pool, size_t bytes, size_t most_idle_bytes);
 
-/* Gives back a buffer that was taken with `bytes`, and that nothing on the GPU uses any more. */
+/* Gives back a buffer that was taken with `bytes`, and that nothing else on the GPU uses any more. */
 void sp_cuda_pool_give(struct sp_cuda_pool *pool, void *memory, size_t bytes);
 
 #endif
