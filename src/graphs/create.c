@@ -414,7 +414,9 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->cfg.shape = NULL;
     g->losses = sp_updates(&plan->layout);
     g->shape.loss_scale *= (float)g->losses;
-    g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1;
+    /* the whole of a partitioned block is not known to have been used by tasks on its parts */
+    g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&
+                   !sp_block_is_sharded(plan, SP_BLOCK_TOKENS);
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);
     g->ended = calloc((size_t)place->stages, sizeof *g->ended);

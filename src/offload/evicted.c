@@ -35,7 +35,7 @@ struct sp_return {
     bool writes, last; /* last: the place is free afterwards */
     bool gated, told;  /* the gate is acquired; the tensor is wanted */
     char *memory;
-    struct sp_cuda_mark *mark; /* behind the kernels that use the buffer before */
+    uint64_t used; /* by this task, on a GPU (sinks/starpu/cuda.h) */
     struct sp_memory_count count;
     struct sp_leave *leave;
     struct sp_return *next;
@@ -129,7 +129,6 @@ static void end(struct sp_return *move, unsigned held)
         sp_order_release(m->worker, held);
     if (move->last)
         place_free(move->piece[0].place);
-    sp_cuda_unmark(move->mark);
     free(move);
 }
 
@@ -196,9 +195,9 @@ static void start(struct sp_transit *piece)
 
     sp_transfer_post(queue,
                      (struct sp_moved_bytes){.memory = move->memory + piece->at,
-                                          .at = piece->place->at,
-                                          .bytes = piece->place->bytes,
-                                          .mark = move->mark},
+                                             .at = piece->place->at,
+                                             .bytes = piece->place->bytes,
+                                             .used = move->used},
                      piece_done, piece);
 }
 
@@ -227,7 +226,10 @@ static void acquired(void *arg)
     struct sp_return *move = arg;
 
     move->memory = starpu_data_handle_to_pointer(move->buffer, node_of(move->evicted));
-    move->mark = sp_cuda_mark(node_of(move->evicted));
+    if (starpu_node_get_kind(node_of(move->evicted)) == STARPU_CUDA_RAM)
+        move->used = ((const struct sp_gpu_vector *)starpu_data_get_interface_on_node(
+                          move->buffer, node_of(move->evicted)))
+                         ->used;
     go(move);
 }
 

@@ -66,7 +66,7 @@ static void begin_copy(struct sp_transfers *q, const struct sp_transfer_job *t)
     void *host = (void *)(uintptr_t)t->of.at;
 
     check_sum(q, t, host);
-    sp_cuda_copy_begin(q->copies, t->of.mark, q->writes ? host : t->of.memory,
+    sp_cuda_copy_begin(q->copies, t->of.used, q->writes ? host : t->of.memory,
                        q->writes ? t->of.memory : host, t->of.bytes);
 }
 
@@ -204,8 +204,8 @@ void *sp_transfer_begin(struct sp_transfers *q, void *memory, off_t at, size_t b
     return post(q, (struct sp_transfer_job){.of = {.memory = memory, .at = at, .bytes = bytes}});
 }
 
-void sp_transfer_post(struct sp_transfers *q, struct sp_moved_bytes transfer, void (*then)(void *arg),
-                      void *arg)
+void sp_transfer_post(struct sp_transfers *q, struct sp_moved_bytes transfer,
+                      void (*then)(void *arg), void *arg)
 {
     post(q, (struct sp_transfer_job){.of = transfer, .then = then, .arg = arg});
 }

@@ -9,10 +9,10 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct sp_cuda_copies; /* sinks/starpu/cuda_memory.h */
-struct sp_cuda_mark;
 struct sp_transfer_job;
 
 struct sp_transfers {
@@ -52,14 +52,14 @@ void sp_transfer_wait(void *transfer);
 void sp_transfer_free(void *transfer);
 
 /* The same without a request to test: the thread calls `then` when the transfer is done. A copy
- * from or to a GPU follows the kernels before `mark` (sinks/starpu/cuda.h). */
+ * from or to a GPU follows the task that `used` its buffer last (sinks/starpu/cuda.h). */
 struct sp_moved_bytes {
     void *memory;
     off_t at;
     size_t bytes;
-    const struct sp_cuda_mark *mark;
+    uint64_t used;
 };
-void sp_transfer_post(struct sp_transfers *q, struct sp_moved_bytes transfer, void (*then)(void *arg),
-                      void *arg);
+void sp_transfer_post(struct sp_transfers *q, struct sp_moved_bytes transfer,
+                      void (*then)(void *arg), void *arg);
 
 #endif

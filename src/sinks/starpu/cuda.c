@@ -3,6 +3,7 @@
 #include "config.h"
 #include "sinks/starpu/cuda_memory.h"
 #include "sp_error.h"
+#include "starpipe/order.h"
 #include <starpu.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,24 +14,16 @@
 #include "kernels/cuda/flash3/flash3.h"
 #include "sp_atomic.h"
 #include <errno.h>
-#include <pthread.h>
 
-struct sp_cuda_mark {
-    struct sp_cuda_mark *next; /* of those that are not used */
-    struct worker *worker;
-    cudaEvent_t event;
-};
+/* Events of the last tasks: to follow one before these, a stream follows a later one. */
+enum { EVENTS = 1024 };
 
 static struct worker {
     struct sp_cuda *cuda;
-    cudaStream_t stream;  /* of the kernels */
-    cudaEvent_t queued;   /* follows all kernels that a task queued */
-    cudaEvent_t followed; /* by a copy of StarPU */
-    unsigned node;        /* of the GPU's memory */
-    struct sp_cuda_mark *marks;
+    cudaStream_t stream;        /* of the kernels */
+    uint64_t last;              /* number of the last task */
+    cudaEvent_t queued[EVENTS]; /* behind the kernels of task k: queued[k % EVENTS] */
 } workers[STARPU_NMAXWORKERS];
-
-static pthread_mutex_t marks_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static int64_t peak;
 
@@ -45,9 +38,8 @@ static void start(void *arg)
     int *failed = arg, err;
 
     sp_cuda_must(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking), "a stream");
-    sp_cuda_must(cudaEventCreateWithFlags(&w->queued, cudaEventDisableTiming), "an event");
-    sp_cuda_must(cudaEventCreateWithFlags(&w->followed, cudaEventDisableTiming), "an event");
-    w->node = starpu_worker_get_local_memory_node();
+    for (int i = 0; i < EVENTS; i++)
+        sp_cuda_must(cudaEventCreateWithFlags(&w->queued[i], cudaEventDisableTiming), "an event");
     starpu_cuda_get_local_stream(); /* StarPU warns of workers that never ask for it */
     err =
         sp_cuda_create(starpu_worker_get_devid(starpu_worker_get_id_check()), w->stream, &w->cuda);
@@ -60,16 +52,21 @@ static void stop(void *arg)
     struct worker *w = this_worker();
 
     (void)arg;
-    for (struct sp_cuda_mark *mark = w->marks, *next; mark; mark = next) {
-        next = mark->next;
-        cudaEventDestroy(mark->event);
-        free(mark);
-    }
     sp_cuda_destroy(w->cuda);
-    cudaEventDestroy(w->followed);
-    cudaEventDestroy(w->queued);
+    for (int i = 0; i < EVENTS; i++)
+        cudaEventDestroy(w->queued[i]);
     cudaStreamDestroy(w->stream);
     *w = (struct worker){0};
+}
+
+/* True if kernels of the worker are queued or run. */
+static bool computes(int worker)
+{
+    bool busy = workers[worker].cuda && cudaStreamQuery(workers[worker].stream) != cudaSuccess;
+
+    if (busy)
+        cudaGetLastError(); /* "not ready" would be taken for an error of the next call */
+    return busy;
 }
 
 int sp_cuda_start(void)
@@ -77,11 +74,13 @@ int sp_cuda_start(void)
     int failed = 0;
 
     starpu_execute_on_each_worker(start, &failed, STARPU_CUDA);
+    sp_order_busy(computes);
     return failed;
 }
 
 void sp_cuda_stop(void)
 {
+    sp_order_busy(NULL);
     sp_cuda_pools_settle();
     starpu_execute_on_each_worker(stop, NULL, STARPU_CUDA);
 }
@@ -106,52 +105,53 @@ int64_t sp_cuda_peak_bytes(void)
     return __atomic_load_n(&peak, __ATOMIC_RELAXED);
 }
 
-void sp_cuda_queued(const void *arg)
+void sp_cuda_queued(const void *arg, void *buffers[], int n)
 {
     struct worker *w = this_worker();
+    uint64_t task = w->last + 1;
+    cudaEvent_t queued = w->queued[task % EVENTS];
 
+    sp_cuda_must(cudaEventRecord(queued, w->stream), "an event");
+    __atomic_store_n(&w->last, task, __ATOMIC_RELEASE);
+    for (int i = 0; i < n; i++)
+        ((struct sp_gpu_vector *)buffers[i])->used = task;
     if (((const struct sp_task_args *)arg)->in_stream)
         return;
     sample_bytes(); /* buffers last at least as long as an op, whose end comes here */
-    sp_cuda_must(cudaEventRecord(w->queued, w->stream), "an event");
-    sp_cuda_must(cudaStreamWaitEvent(starpu_cuda_get_local_stream(), w->queued, 0), "an event");
+    sp_cuda_must(cudaStreamWaitEvent(starpu_cuda_get_local_stream(), queued, 0), "an event");
 }
 
 /* ---- what follows kernels ---- */
 
-/* The worker of a GPU's memory; NULL: it has none. */
-static struct worker *worker_of(unsigned node)
+/* The worker of a GPU; NULL: it has none. */
+static struct worker *worker_of(int device)
 {
     for (int i = 0; i < STARPU_NMAXWORKERS; i++)
-        if (workers[i].cuda && workers[i].node == node)
+        if (workers[i].cuda && workers[i].cuda->device == device)
             return &workers[i];
     return NULL;
 }
 
-cudaStream_t sp_cuda_stream_of(unsigned node)
+void sp_cuda_follow(int device, uint64_t used, cudaStream_t stream)
 {
-    const struct worker *w = worker_of(node);
+    const struct worker *w = used ? worker_of(device) : NULL;
 
-    return w ? w->stream : NULL;
+    if (w)
+        sp_cuda_must(cudaStreamWaitEvent(stream, w->queued[used % EVENTS], 0), "an event");
 }
 
-/* Other threads may record the same event before the stream waits for it: then it waits for more. */
-static void follow(unsigned node, cudaStream_t stream)
+uint64_t sp_cuda_last(unsigned node)
 {
-    const struct worker *w = worker_of(node);
+    const struct worker *w = worker_of(starpu_memory_node_get_devid(node));
 
-    if (!w)
-        return;
-    sp_cuda_must(cudaEventRecord(w->followed, w->stream), "an event");
-    sp_cuda_must(cudaStreamWaitEvent(stream, w->followed, 0), "an event");
+    return w ? __atomic_load_n(&w->last, __ATOMIC_ACQUIRE) : 0;
 }
 
-static int copy(const struct starpu_vector_interface *from,
-                const struct starpu_vector_interface *to, enum cudaMemcpyKind kind,
-                cudaStream_t stream)
+static int copy(const struct sp_gpu_vector *from, const struct sp_gpu_vector *to,
+                enum cudaMemcpyKind kind, cudaStream_t stream)
 {
-    sp_cuda_must(cudaMemcpyAsync((void *)to->ptr, (const void *)from->ptr,
-                                 from->nx * from->elemsize, kind, stream),
+    sp_cuda_must(cudaMemcpyAsync((void *)to->vector.ptr, (const void *)from->vector.ptr,
+                                 from->vector.nx * from->vector.elemsize, kind, stream),
                  "a copy");
     return -EAGAIN; /* StarPU waits for it */
 }
@@ -159,14 +159,15 @@ static int copy(const struct starpu_vector_interface *from,
 static int copy_out(void *from, unsigned node, void *to, unsigned to_node, cudaStream_t stream)
 {
     (void)to_node;
-    follow(node, stream);
+    sp_cuda_follow(starpu_memory_node_get_devid(node), ((struct sp_gpu_vector *)from)->used,
+                   stream);
     return copy(from, to, cudaMemcpyDeviceToHost, stream);
 }
 
 static int copy_in(void *from, unsigned from_node, void *to, unsigned node, cudaStream_t stream)
 {
     (void)from_node;
-    follow(node, stream);
+    sp_cuda_follow(starpu_memory_node_get_devid(node), ((struct sp_gpu_vector *)to)->used, stream);
     return copy(from, to, cudaMemcpyHostToDevice, stream);
 }
 
@@ -174,8 +175,9 @@ static int copy_in(void *from, unsigned from_node, void *to, unsigned node, cuda
 static int copy_now(void *from, unsigned from_node, void *to, unsigned to_node)
 {
     unsigned node = starpu_node_get_kind(from_node) == STARPU_CUDA_RAM ? from_node : to_node;
+    const struct worker *w = worker_of(starpu_memory_node_get_devid(node));
 
-    sp_cuda_must(cudaStreamSynchronize(sp_cuda_stream_of(node)), "before a copy");
+    sp_cuda_must(cudaStreamSynchronize(w->stream), "before a copy");
     return starpu_interface_vector_ops.copy_methods->any_to_any(from, from_node, to, to_node, NULL);
 }
 
@@ -184,51 +186,6 @@ void sp_cuda_set_copies(struct starpu_data_copy_methods *methods)
     methods->cuda_to_ram_async = copy_out;
     methods->ram_to_cuda_async = copy_in;
     methods->cuda_to_ram = methods->ram_to_cuda = copy_now;
-}
-
-static struct sp_cuda_mark *take_mark(struct worker *w)
-{
-    struct sp_cuda_mark *mark;
-
-    pthread_mutex_lock(&marks_mutex);
-    mark = w->marks;
-    if (mark)
-        w->marks = mark->next;
-    pthread_mutex_unlock(&marks_mutex);
-    if (mark)
-        return mark;
-    mark = calloc(1, sizeof *mark);
-    SP_NEED(mark, "no memory for an event");
-    mark->worker = w;
-    sp_cuda_must(cudaSetDevice(w->cuda->device), "a GPU");
-    sp_cuda_must(cudaEventCreateWithFlags(&mark->event, cudaEventDisableTiming), "an event");
-    return mark;
-}
-
-struct sp_cuda_mark *sp_cuda_mark(unsigned node)
-{
-    struct worker *w = worker_of(node);
-    struct sp_cuda_mark *mark = w ? take_mark(w) : NULL;
-
-    if (mark)
-        sp_cuda_must(cudaEventRecord(mark->event, w->stream), "an event");
-    return mark;
-}
-
-void sp_cuda_unmark(struct sp_cuda_mark *mark)
-{
-    if (!mark)
-        return;
-    pthread_mutex_lock(&marks_mutex);
-    mark->next = mark->worker->marks;
-    mark->worker->marks = mark;
-    pthread_mutex_unlock(&marks_mutex);
-}
-
-void sp_cuda_pass_mark(const struct sp_cuda_mark *mark, cudaStream_t stream)
-{
-    if (mark)
-        sp_cuda_must(cudaStreamWaitEvent(stream, mark->event, 0), "an event");
 }
 
 void sp_cuda_name(int device, char name[128])
@@ -317,15 +274,10 @@ void sp_cuda_set_copies(struct starpu_data_copy_methods *methods)
     (void)methods;
 }
 
-struct sp_cuda_mark *sp_cuda_mark(unsigned node)
+uint64_t sp_cuda_last(unsigned node)
 {
     (void)node;
-    return NULL;
-}
-
-void sp_cuda_unmark(struct sp_cuda_mark *mark)
-{
-    (void)mark;
+    return 0;
 }
 
 const char *sp_cuda_cudnn(void)

@@ -114,6 +114,7 @@ int sp_cuda_measure_copies(int device, double *out, double *back, double *both)
 }
 
 struct sp_cuda_copies {
+    int device;
     cudaStream_t stream;
     cudaEvent_t ended[2]; /* of copies, in turns */
     unsigned begun, waited;
@@ -124,6 +125,7 @@ struct sp_cuda_copies *sp_cuda_copies_open(int device)
     struct sp_cuda_copies *copies = calloc(1, sizeof *copies);
 
     SP_NEED(copies, "no memory for a stream of copies");
+    copies->device = device;
     sp_cuda_must(cudaSetDevice(device), "a GPU");
     sp_cuda_must(cudaStreamCreateWithFlags(&copies->stream, cudaStreamNonBlocking), "a stream");
     for (int i = 0; i < 2; i++)
@@ -141,12 +143,12 @@ void sp_cuda_copies_close(struct sp_cuda_copies *copies)
     free(copies);
 }
 
-void sp_cuda_copy_begin(struct sp_cuda_copies *copies, const struct sp_cuda_mark *mark, void *to,
-                        const void *from, size_t bytes)
+void sp_cuda_copy_begin(struct sp_cuda_copies *copies, uint64_t used, void *to, const void *from,
+                        size_t bytes)
 {
     cudaEvent_t ended = copies->ended[copies->begun++ % 2];
 
-    sp_cuda_pass_mark(mark, copies->stream);
+    sp_cuda_follow(copies->device, used, copies->stream);
     sp_cuda_must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copies->stream), "a copy");
     sp_cuda_must(cudaEventRecord(ended, copies->stream), "a copy");
 }
@@ -184,8 +186,8 @@ int sp_cuda_pools_start(int64_t budget_bytes)
             continue;
         limit = limit > 0 ? limit : INT64_MAX;
         pools[node].budget_bytes = budget_bytes && budget_bytes < limit ? budget_bytes : limit;
-        err = sp_cuda_pool_create(starpu_memory_node_get_devid(node), device, n,
-                                  sp_cuda_stream_of(node), &pools[node].pool);
+        err = sp_cuda_pool_create(starpu_memory_node_get_devid(node), device, n, sp_cuda_follow,
+                                  &pools[node].pool);
     }
     if (err)
         sp_cuda_pools_stop();
@@ -208,16 +210,16 @@ void sp_cuda_pools_stop(void)
 }
 
 /* StarPU has counted these bytes already. */
-void *sp_cuda_take(unsigned node, size_t bytes)
+void *sp_cuda_take(unsigned node, size_t bytes, uint64_t *used)
 {
     int64_t idle = pools[node].budget_bytes - (int64_t)starpu_memory_get_used(node);
 
-    return sp_cuda_pool_take(pools[node].pool, bytes, idle > 0 ? (size_t)idle : 0);
+    return sp_cuda_pool_take(pools[node].pool, bytes, idle > 0 ? (size_t)idle : 0, used);
 }
 
-void sp_cuda_give(unsigned node, void *memory, size_t bytes)
+void sp_cuda_give(unsigned node, void *memory, size_t bytes, uint64_t used)
 {
-    sp_cuda_pool_give(pools[node].pool, memory, bytes);
+    sp_cuda_pool_give(pools[node].pool, memory, bytes, used);
 }
 
 bool sp_cuda_pin(void *memory, size_t bytes)
@@ -267,10 +269,10 @@ void sp_cuda_copies_close(struct sp_cuda_copies *copies)
     (void)copies;
 }
 
-void sp_cuda_copy_begin(struct sp_cuda_copies *copies, const struct sp_cuda_mark *mark, void *to,
-                        const void *from, size_t bytes)
+void sp_cuda_copy_begin(struct sp_cuda_copies *copies, uint64_t used, void *to, const void *from,
+                        size_t bytes)
 {
-    (void)copies, (void)mark, (void)to, (void)from, (void)bytes;
+    (void)copies, (void)used, (void)to, (void)from, (void)bytes;
 }
 
 void sp_cuda_copy_wait(struct sp_cuda_copies *copies)
@@ -298,15 +300,16 @@ void sp_cuda_pools_stop(void)
 {
 }
 
-void *sp_cuda_take(unsigned node, size_t bytes)
+void *sp_cuda_take(unsigned node, size_t bytes, uint64_t *used)
 {
     (void)node, (void)bytes;
+    *used = 0;
     return NULL;
 }
 
-void sp_cuda_give(unsigned node, void *memory, size_t bytes)
+void sp_cuda_give(unsigned node, void *memory, size_t bytes, uint64_t used)
 {
-    (void)node, (void)memory, (void)bytes;
+    (void)node, (void)memory, (void)bytes, (void)used;
 }
 
 bool sp_cuda_pin(void *memory, size_t bytes)

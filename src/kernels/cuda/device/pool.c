@@ -13,8 +13,7 @@ struct sp_cuda_pool {
     pthread_mutex_t mutex;
     cudaMemPool_t memory;
     cudaStream_t stream; /* orders taking and freeing memory; nothing else uses it */
-    cudaStream_t user;   /* that may still use what was given back; NULL: none */
-    cudaEvent_t used;    /* behind the user's kernels so far */
+    sp_cuda_follow_fn *follow;
     struct sp_idle idle;
 };
 
@@ -74,8 +73,6 @@ static cudaError_t open_memory(struct sp_cuda_pool *p, const int *peers, int n)
             err = let(peers[i], p);
     if (err == cudaSuccess)
         err = cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking);
-    if (err == cudaSuccess)
-        err = cudaEventCreateWithFlags(&p->used, cudaEventDisableTiming);
     return err;
 }
 
@@ -85,14 +82,12 @@ static void use_device(const struct sp_cuda_pool *p)
     sp_cuda_must(cudaSetDevice(p->device), "a buffer");
 }
 
-static void release(struct sp_cuda_pool *p, void *memory)
+static void release(struct sp_cuda_pool *p, struct sp_idle_buffer buffer)
 {
     use_device(p);
-    if (p->user) {
-        sp_cuda_must(cudaEventRecord(p->used, p->user), "an event");
-        sp_cuda_must(cudaStreamWaitEvent(p->stream, p->used, 0), "an event");
-    }
-    sp_cuda_must(cudaFreeAsync(memory, p->stream), "a buffer that is given back");
+    if (p->follow)
+        p->follow(p->device, buffer.used, p->stream);
+    sp_cuda_must(cudaFreeAsync(buffer.memory, p->stream), "a buffer that is given back");
 }
 
 /* Makes a buffer of any size from memory that the driver's pool has, or gets for it. */
@@ -113,7 +108,7 @@ static void *make(struct sp_cuda_pool *p, size_t bytes)
 static void keep_idle(struct sp_cuda_pool *p, size_t most_bytes)
 {
     while (p->idle.bytes > most_bytes)
-        release(p, sp_idle_oldest(&p->idle).memory);
+        release(p, sp_idle_oldest(&p->idle));
 }
 
 /* Called when other code is short of a device's memory: gives all idle memory back. */
@@ -134,7 +129,7 @@ static void trim(int device)
 
 /* ---- pools ------------------------------------------------------------------------------------ */
 
-int sp_cuda_pool_create(int device, const int *peers, int n, cudaStream_t stream,
+int sp_cuda_pool_create(int device, const int *peers, int n, sp_cuda_follow_fn *follow,
                         struct sp_cuda_pool **pool)
 {
     struct sp_cuda_pool *p = calloc(1, sizeof *p);
@@ -144,7 +139,7 @@ int sp_cuda_pool_create(int device, const int *peers, int n, cudaStream_t stream
         return sp_error(ENOMEM, "cuda: no memory for a list of buffers");
     pthread_mutex_init(&p->mutex, NULL);
     p->device = device;
-    p->user = stream;
+    p->follow = follow;
     err = open_memory(p, peers, n);
     if (err != cudaSuccess) {
         sp_cuda_pool_destroy(p);
@@ -163,7 +158,7 @@ int sp_cuda_pool_create(int device, const int *peers, int n, cudaStream_t stream
 void sp_cuda_pool_settle(struct sp_cuda_pool *p)
 {
     pthread_mutex_lock(&p->mutex);
-    p->user = NULL;
+    p->follow = NULL;
     pthread_mutex_unlock(&p->mutex);
 }
 
@@ -183,36 +178,36 @@ void sp_cuda_pool_destroy(struct sp_cuda_pool *p)
         cudaStreamSynchronize(p->stream);
         cudaStreamDestroy(p->stream);
     }
-    if (p->used)
-        cudaEventDestroy(p->used);
     if (p->memory)
         cudaMemPoolDestroy(p->memory);
     pthread_mutex_destroy(&p->mutex);
     free(p);
 }
 
-void *sp_cuda_pool_take(struct sp_cuda_pool *p, size_t bytes, size_t most_idle_bytes)
+void *sp_cuda_pool_take(struct sp_cuda_pool *p, size_t bytes, size_t most_idle_bytes,
+                        uint64_t *used)
 {
-    void *memory;
+    struct sp_idle_buffer buffer;
 
     pthread_mutex_lock(&p->mutex);
-    memory = sp_idle_take(&p->idle, bytes);
+    buffer = sp_idle_take(&p->idle, bytes);
     keep_idle(p, most_idle_bytes);
-    if (!memory)
-        memory = make(p, bytes);
-    while (!memory && p->idle.n) {
-        release(p, sp_idle_oldest(&p->idle).memory);
-        memory = make(p, bytes);
+    if (!buffer.memory)
+        buffer.memory = make(p, bytes);
+    while (!buffer.memory && p->idle.n) {
+        release(p, sp_idle_oldest(&p->idle));
+        buffer.memory = make(p, bytes);
     }
     pthread_mutex_unlock(&p->mutex);
-    return memory;
+    *used = buffer.used;
+    return buffer.memory;
 }
 
-void sp_cuda_pool_give(struct sp_cuda_pool *p, void *memory, size_t bytes)
+void sp_cuda_pool_give(struct sp_cuda_pool *p, void *memory, size_t bytes, uint64_t used)
 {
     pthread_mutex_lock(&p->mutex);
     if (p->idle.n == SP_MOST_IDLE)
-        release(p, sp_idle_oldest(&p->idle).memory);
-    sp_idle_put(&p->idle, memory, bytes);
+        release(p, sp_idle_oldest(&p->idle));
+    sp_idle_put(&p->idle, (struct sp_idle_buffer){memory, bytes, used});
     pthread_mutex_unlock(&p->mutex);
 }
