@@ -6,6 +6,7 @@
 #define SP_IDLE_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { SP_MOST_IDLE = 4096 };
@@ -13,6 +14,7 @@ enum { SP_MOST_IDLE = 4096 };
 struct sp_idle_buffer {
     void *memory;
     size_t bytes;
+    uint64_t used; /* the caller's note of its last use */
 };
 
 struct sp_idle {
@@ -37,20 +39,20 @@ static inline struct sp_idle_buffer sp_idle_oldest(struct sp_idle *idle)
     return sp_idle_remove(idle, 0);
 }
 
-/* The latest of this size, which is warm; NULL: there is none. */
-static inline void *sp_idle_take(struct sp_idle *idle, size_t bytes)
+/* The latest of this size, which is warm; its memory is NULL if there is none. */
+static inline struct sp_idle_buffer sp_idle_take(struct sp_idle *idle, size_t bytes)
 {
     for (int i = idle->n - 1; i >= 0; i--)
         if (idle->buffer[i].bytes == bytes)
-            return sp_idle_remove(idle, i).memory;
-    return NULL;
+            return sp_idle_remove(idle, i);
+    return (struct sp_idle_buffer){0};
 }
 
 /* There are fewer than SP_MOST_IDLE. */
-static inline void sp_idle_put(struct sp_idle *idle, void *memory, size_t bytes)
+static inline void sp_idle_put(struct sp_idle *idle, struct sp_idle_buffer buffer)
 {
-    idle->buffer[idle->n++] = (struct sp_idle_buffer){memory, bytes};
-    idle->bytes += bytes;
+    idle->buffer[idle->n++] = buffer;
+    idle->bytes += buffer.bytes;
 }
 
 #endif

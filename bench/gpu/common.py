@@ -114,6 +114,13 @@ def execute(command, seconds, env=None):
     return "refused" if run.returncode == 2 else "error", out, lines[-1]
 
 
+def expected_stalls(out):
+    """The sum of "stalls ms (expected)" in brackets, of the lines of a report's stages."""
+    rows = out.partition("stalls ms (expected)\n")[2].splitlines()
+    found = [re.fullmatch(r" *\d+ +[\d.]+ +[\d.]+ +[\d.]+ \(([\d.]+)\)", row) for row in rows]
+    return sum(float(m[1]) for m in found if m)
+
+
 def starpipe(args, model, seq, *options, steps=10, last=None, seconds=600, variables=()):
     """Trains `steps` steps: status, and where it is ok the medians of the `last` steps of the log.
     `variables` are added to the environment."""
@@ -123,12 +130,12 @@ def starpipe(args, model, seq, *options, steps=10, last=None, seconds=600, varia
         os.remove(log)
     command = [args.starpipe, "train", "--model", path, "--tokens", path + "/tokens.bin",
                "--seq", str(seq), "--steps", str(steps), "--lr", "1e-4", "--log", log,
-               "--device", args.device, "--dtype", args.dtype]
+               "--device", args.device, "--dtype", args.dtype, "--report"]
     if args.device == "cpu":
         command += ["--threads", str(args.threads)]
     env = dict(os.environ, STARPU_SILENT="1", **dict(variables))
     env.setdefault("STARPU_HOME", args.path)
-    status, _, why = execute([*command, *map(str, options)], seconds, env)
+    status, out, why = execute([*command, *map(str, options)], seconds, env)
     if status != "ok":
         return {"status": status, "why": why}
     if not os.path.exists(log):  # a dry run
@@ -144,11 +151,17 @@ def starpipe(args, model, seq, *options, steps=10, last=None, seconds=600, varia
               "stall_ms": statistics.median(
                   sum(t.get("offload_stall_ms", 0) for t in s["stages"]) for s in tail),
               "offloaded_bytes": sum(t.get("bytes_offloaded", 0) for t in tail[-1]["stages"]),
+              "returned_bytes": sum(t.get("bytes_brought_back", 0) for t in tail[-1]["stages"]),
+              "stall_expected_ms": expected_stalls(out),
               "first_ms": done[0]["step_ms"],
               "bubble": statistics.mean(t["bubble_ratio"] for t in tail[-1]["stages"]),
               "loss_first": done[0]["loss"], "loss_last": done[-1]["loss"]}
     peaks = [t.get("peak_device_bytes") for s in done for t in s["stages"]]
     result["peak_bytes"] = max((p for p in peaks if p), default=None)  # not every build tells it
+    offload = lines[0].get("offload")
+    if offload:  # both ways at once
+        result["bus_ms"] = 1e3 * max(result["offloaded_bytes"] / offload["bytes_written_per_s"],
+                                     result["returned_bytes"] / offload["bytes_read_per_s"])
     return result
 
 

@@ -16,6 +16,7 @@
 #ifndef STARPIPE_ORDER_H
 #define STARPIPE_ORDER_H
 
+#include <stdbool.h>
 #include <starpu.h>
 #include <starpu_scheduler.h>
 
@@ -43,8 +44,10 @@ void sp_order_hold(int worker, unsigned order);
 void sp_order_release(int worker, unsigned order);
 
 /* Microseconds that a worker has waited so far for a position that was held although its task was
- * ready. */
+ * ready. While `busy` says that the worker's device has earlier work to do, it does not wait; NULL,
+ * the default: a worker that looks for a task has none. `busy` is called by the worker. */
 double sp_order_held_us(int worker);
+void sp_order_busy(bool (*busy)(int worker));
 
 /* Forgets the bytes that are alive on a worker, because its tasks were undone. Call it only while
  * none of them is in flight. */

@@ -415,10 +415,8 @@ int sp_graph_create(const struct sp_graph_config *cfg, const struct sp_placement
     g->cfg.shape = NULL;
     g->losses = sp_updates(&plan->layout);
     g->shape.loss_scale *= (float)g->losses;
-    /* StarPU itself copies evicted tensors and partitioned blocks, so their tasks cannot stay in
-     * stream. */
+    /* the whole of a partitioned block is not known to have been used by tasks on its parts */
     g->in_stream = cfg->in_stream && place->gpus == 1 && place->world.size == 1 &&
-                   !cfg->evictions && !plan->states_evicted &&
                    !sp_block_is_sharded(plan, SP_BLOCK_TOKENS);
     g->stages = calloc((size_t)place->n_local, sizeof *g->stages);
     g->free_at = calloc((size_t)place->stages, sizeof *g->free_at);

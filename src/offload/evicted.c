@@ -1,6 +1,7 @@
 #include "offload/evicted.h"
 #include "offload/host.h"
 #include "offload/tensor_sums.h"
+#include "sinks/starpu/cuda.h"
 #include "sinks/starpu/tensor.h"
 #include "sp_atomic.h"
 #include "sp_error.h"
@@ -23,13 +24,18 @@ struct sp_leave {
     int users;     /* the write and the waiting task; the last one frees it */
 };
 
-/* A transfer of a buffer's pieces. It starts once the buffer is acquired and the caller wants
- * it. */
+/*
+ * A transfer of a buffer's pieces. It starts once the buffer is acquired on `node`. A last read is
+ * preceded by a gate, an acquisition of the buffer without memory, which is released once the caller
+ * wants the tensor.
+ */
 struct sp_return {
     struct sp_evicted *evicted;
     starpu_data_handle_t buffer;
-    bool writes, acquired, told, last; /* last: the place is free afterwards */
+    bool writes, last; /* last: the place is free afterwards */
+    bool gated, told;  /* the gate is acquired; the tensor is wanted */
     char *memory;
+    uint64_t used; /* by this task, on a GPU (sinks/starpu/cuda.h) */
     struct sp_memory_count count;
     struct sp_leave *leave;
     struct sp_return *next;
@@ -45,24 +51,23 @@ int sp_evicted_create(struct sp_evicted *a, struct sp_mover *mover, struct sp_di
 
     *a = (struct sp_evicted){.mover = mover, .disk = disk};
     for (int i = 0; !disk && !err && i < 2; i++)
-        err = sp_transfers_start(&a->memory[i], -1, i, NULL, NULL);
+        err =
+            sp_transfers_start_copies(&a->copies[i], starpu_memory_node_get_devid(mover->node), i);
     return err;
 }
 
 void sp_evicted_destroy(struct sp_evicted *a)
 {
     for (int i = 0; a->mover && !a->disk && i < 2; i++)
-        sp_transfers_stop(&a->memory[i]);
+        sp_transfers_stop(&a->copies[i]);
 }
 
 struct sp_place *sp_place_new(struct sp_evicted *a, size_t bytes, const char *name)
 {
     struct sp_place *place = malloc(sizeof *place);
-    void *memory = NULL;
-    bool fails =
-        !place || (!a->disk && posix_memalign(&memory, SP_HOST_PAGE, sp_host_round(bytes)));
+    void *memory = a->disk ? NULL : sp_host_take(bytes);
 
-    SP_NEED(!fails, "no memory for a tensor that is away");
+    SP_NEED(place && (a->disk || memory), "no memory for a tensor that is away");
     *place =
         (struct sp_place){.evicted = a,
                           .at = a->disk ? sp_disk_take(a->disk, bytes) : (off_t)(uintptr_t)memory,
@@ -78,7 +83,7 @@ static void place_free(struct sp_place *place)
     if (a->disk)
         sp_disk_give(a->disk, place->at, place->bytes);
     else
-        free((void *)(uintptr_t)place->at);
+        sp_host_give((void *)(uintptr_t)place->at, place->bytes);
     free(place);
 }
 
@@ -97,12 +102,13 @@ void sp_place_forget(struct sp_place *place)
 
 /* ---- transfers --------------------------------------------------------------------------------- */
 
-/* The node on which buffers are acquired: a CPU worker's own memory; for a GPU, main memory. */
+/* The node on which buffers are acquired: the worker's own memory. If a file is behind the memory of
+ * a GPU's host, main memory, from which StarPU copies on. */
 static unsigned node_of(const struct sp_evicted *a)
 {
     unsigned node = a->mover->node;
 
-    return starpu_node_get_kind(node) == STARPU_CPU_RAM ? node : STARPU_MAIN_RAM;
+    return a->disk && starpu_node_get_kind(node) != STARPU_CPU_RAM ? STARPU_MAIN_RAM : node;
 }
 
 static int64_t bytes_of(const struct sp_return *move)
@@ -201,9 +207,13 @@ static void start(struct sp_transit *piece)
     struct sp_return *move = piece->move;
     struct sp_evicted *a = move->evicted;
     struct sp_transfers *queue =
-        a->disk ? sp_disk_transfers(a->disk, move->writes) : &a->memory[move->writes];
+        a->disk ? sp_disk_transfers(a->disk, move->writes) : &a->copies[move->writes];
 
-    sp_transfer_post(queue, move->memory + piece->at, piece->place->at, piece->place->bytes,
+    sp_transfer_post(queue,
+                     (struct sp_moved_bytes){.memory = move->memory + piece->at,
+                                             .at = piece->place->at,
+                                             .bytes = piece->place->bytes,
+                                             .used = move->used},
                      piece_done, piece);
 }
 
@@ -230,15 +240,13 @@ static void go(struct sp_return *move)
 static void acquired(void *arg)
 {
     struct sp_return *move = arg;
-    bool goes;
 
     move->memory = starpu_data_handle_to_pointer(move->buffer, node_of(move->evicted));
-    pthread_mutex_lock(&move->evicted->mover->mutex);
-    move->acquired = true;
-    goes = move->told;
-    pthread_mutex_unlock(&move->evicted->mover->mutex);
-    if (goes)
-        go(move);
+    if (starpu_node_get_kind(node_of(move->evicted)) == STARPU_CUDA_RAM)
+        move->used = ((const struct sp_gpu_vector *)starpu_data_get_interface_on_node(
+                          move->buffer, node_of(move->evicted)))
+                         ->used;
+    go(move);
 }
 
 static struct sp_return *new_move(struct sp_evicted *a, struct sp_tensor *buffer, bool writes,
@@ -247,12 +255,8 @@ static struct sp_return *new_move(struct sp_evicted *a, struct sp_tensor *buffer
     struct sp_return *move = malloc(sizeof *move + sizeof *move->piece * (size_t)n);
 
     SP_NEED(move, "no memory to move a tensor");
-    *move = (struct sp_return){.evicted = a,
-                               .buffer = sp_handle(buffer),
-                               .writes = writes,
-                               .told = true,
-                               .n = n,
-                               .left = n};
+    *move = (struct sp_return){
+        .evicted = a, .buffer = sp_handle(buffer), .writes = writes, .n = n, .left = n};
     for (int i = 0; i < n; i++) {
         struct sp_place *place = piece[i].place;
 
@@ -262,12 +266,38 @@ static struct sp_return *new_move(struct sp_evicted *a, struct sp_tensor *buffer
     return move;
 }
 
-static void submit(struct sp_return *move)
+static void acquire(struct sp_return *move, int node, void (*then)(void *move))
 {
-    int err = starpu_data_acquire_on_node_cb(move->buffer, (int)node_of(move->evicted),
-                                             move->writes ? STARPU_R : STARPU_W, acquired, move);
+    int err = starpu_data_acquire_on_node_cb(move->buffer, node, move->writes ? STARPU_R : STARPU_W,
+                                             then, move);
 
     STARPU_ASSERT_MSG(!err, "starpipe: a tensor cannot be moved");
+}
+
+static void submit(struct sp_return *move)
+{
+    acquire(move, (int)node_of(move->evicted), acquired);
+}
+
+/* Opens the gate once it is acquired and the tensor is wanted, whichever comes last. */
+static void pass_gate(struct sp_return *move, bool *came)
+{
+    pthread_mutex_t *mutex = &move->evicted->mover->mutex;
+    bool opens;
+
+    pthread_mutex_lock(mutex);
+    *came = true;
+    opens = move->gated && move->told;
+    pthread_mutex_unlock(mutex);
+    if (opens)
+        starpu_data_release_on_node(move->buffer, STARPU_ACQUIRE_NO_NODE);
+}
+
+static void gated(void *arg)
+{
+    struct sp_return *move = arg;
+
+    pass_gate(move, &move->gated);
 }
 
 /* ---- interface
@@ -314,10 +344,10 @@ struct sp_return *sp_evicted_return(struct sp_evicted *a, struct sp_tensor *buff
 {
     struct sp_return *move = new_move(a, buffer, false, &(struct sp_piece){.place = place}, 1);
 
-    move->told = false;
     move->last = true;
     move->count = count;
     move->next = next;
+    acquire(move, STARPU_ACQUIRE_NO_NODE, gated);
     submit(move);
     return move;
 }
@@ -325,16 +355,12 @@ struct sp_return *sp_evicted_return(struct sp_evicted *a, struct sp_tensor *buff
 void sp_return_begin(struct sp_return *first)
 {
     for (struct sp_return *move = first, *next; move; move = next) {
-        struct sp_mover *m = move->evicted->mover;
-        bool goes;
+        pthread_mutex_t *mutex = &move->evicted->mover->mutex;
 
         next = move->next;
-        pthread_mutex_lock(&m->mutex);
+        pthread_mutex_lock(mutex);
         count(move, 1);
-        move->told = true;
-        goes = move->acquired;
-        pthread_mutex_unlock(&m->mutex);
-        if (goes)
-            go(move);
+        pthread_mutex_unlock(mutex);
+        pass_gate(move, &move->told);
     }
 }

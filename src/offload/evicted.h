@@ -1,9 +1,10 @@
 /*
- * Evicted tensors. Each has a place of its own, in the offload file or, for a GPU, in main memory.
- * Threads write it there from one StarPU buffer, and later read it into another. They acquire the
- * buffer like a task does, so transfers and tasks wait for each other, and a buffer that tensors
- * use in turns is never overwritten too early. (StarPU's own prefetches would not do: it runs at
- * most two at a time, and begins them between tasks.)
+ * Evicted tensors. Each has a place of its own, in the offload file or, for a GPU, in pinned memory
+ * of the host. Threads write it there from one StarPU buffer, and later read it into another. They
+ * acquire the buffer like a task does, so transfers and tasks wait for each other, and a buffer that
+ * tensors use in turns is never overwritten too early. A GPU's buffers are acquired on the GPU, so
+ * that a tensor crosses the bus once and no other memory. (StarPU's own prefetches would not do: it
+ * runs at most two at a time, and begins them between tasks.)
  */
 #ifndef SP_EVICTED_H
 #define SP_EVICTED_H
@@ -14,9 +15,9 @@
 
 /* The evicted tensors of a stage. */
 struct sp_evicted {
-    struct sp_mover *mover; /* its mutex and counters serve here too */
-    struct sp_disk *disk;   /* NULL: places are in memory */
-    struct sp_transfers memory[2];
+    struct sp_mover *mover;        /* its mutex and counters serve here too */
+    struct sp_disk *disk;          /* NULL: places are in pinned memory */
+    struct sp_transfers copies[2]; /* to the GPU, to the host */
 };
 
 /* The place of an evicted tensor. */
@@ -61,8 +62,8 @@ void sp_leave_wait(struct sp_leave *leave, unsigned position);
 void sp_evicted_read(struct sp_evicted *a, struct sp_tensor *buffer, const struct sp_piece *piece,
                      int n);
 
-/* Reads the whole tensor for the last time, but not before sp_return_begin; the place is freed
- * then. */
+/* Reads the whole tensor for the last time, but not before sp_return_begin, which is when the
+ * buffer gets memory; the place is freed afterwards. */
 struct sp_return;
 struct sp_return *sp_evicted_return(struct sp_evicted *a, struct sp_tensor *buffer,
                                     struct sp_place *place, struct sp_memory_count count,

@@ -318,30 +318,25 @@ static void take_in(struct sp_eviction_plan *a)
     }
 }
 
-static int64_t evicted(const struct sp_unit *u, bool keys)
+static int64_t evicted(const struct sp_unit *u)
 {
-    return sp_unit_leaving(u) + (keys && u->keys_back > u->keys_gone ? u->keys : 0);
+    return sp_unit_leaving(u) + (u->keys_back > u->keys_gone ? u->keys : 0);
 }
 
 /* The most bytes that are evicted at once: the size that the tier needs. */
-static int64_t most_evicted(const struct sp_eviction_plan *a, bool keys)
+static int64_t most_evicted(const struct sp_eviction_plan *a)
 {
     int64_t now = 0, most = 0;
 
     for (int s = 0, next = 0; s < a->n_slots; s++) {
         for (; next < a->n_units && a->units[next].made <= s; next++)
-            now += evicted(&a->units[next], keys);
+            now += evicted(&a->units[next]);
         most = now > most ? now : most;
         /* a copy stays where it was written until the tensor dies */
         for (int i = a->frees[s]; i >= 0; i = a->next_free[i])
-            now -= evicted(&a->units[i], keys);
+            now -= evicted(&a->units[i]);
     }
     return most;
-}
-
-int64_t sp_eviction_plan_most_tensors(const struct sp_eviction_plan *a)
-{
-    return most_evicted(a, false);
 }
 
 /* ---- the choice ----------------------------------------------------------------------- */
@@ -421,7 +416,7 @@ bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mo
     a->bytes = 0;
     for (int g = 0; g < a->n_groups; g++)
         a->bytes += a->groups[g].leaving;
-    a->most_evicted = most_evicted(a, true) + a->gradients_out;
+    a->most_evicted = most_evicted(a) + a->gradients_out;
     return enough;
 }
 

@@ -144,9 +144,6 @@ bool sp_eviction_plan_choose(struct sp_eviction_plan *a, enum sp_offload_mode mo
 /* Bytes in memory at the highest slot with everything evicted that may be. Chooses nothing. */
 int64_t sp_eviction_plan_least(struct sp_eviction_plan *a);
 
-/* The most bytes evicted at once by the choice, without streamed keys and their gradients. */
-int64_t sp_eviction_plan_most_tensors(const struct sp_eviction_plan *a);
-
 /* Writes the bytes in memory in each slot under the choice to most[n_slots]. */
 void sp_eviction_plan_memory(const struct sp_eviction_plan *a, int64_t *most);
 

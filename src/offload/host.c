@@ -107,7 +107,7 @@ static int take(unsigned node, void **memory, size_t size, int flags)
 
     (void)node, (void)flags;
     pthread_mutex_lock(&host.mutex);
-    *memory = bytes < SMALL ? NULL : sp_idle_take(&host.idle, bytes);
+    *memory = bytes < SMALL ? NULL : sp_idle_take(&host.idle, bytes).memory;
     pthread_mutex_unlock(&host.mutex);
     if (!*memory && bytes >= SMALL)
         *memory = make(bytes);
@@ -137,7 +137,7 @@ static int give(unsigned node, void *memory, size_t size, int flags)
                (host.idle.n == SP_MOST_IDLE || bytes > host.most_idle - host.idle.bytes))
             gone[n++] = sp_idle_oldest(&host.idle);
         if (bytes <= host.most_idle) {
-            sp_idle_put(&host.idle, memory, bytes);
+            sp_idle_put(&host.idle, (struct sp_idle_buffer){.memory = memory, .bytes = bytes});
             memory = NULL;
         }
     }
@@ -149,6 +149,18 @@ static int give(unsigned node, void *memory, size_t size, int flags)
     else
         free(memory);
     return 0;
+}
+
+void *sp_host_take(size_t bytes)
+{
+    void *memory;
+
+    return take(STARPU_MAIN_RAM, &memory, bytes, 0) ? NULL : memory;
+}
+
+void sp_host_give(void *memory, size_t bytes)
+{
+    give(STARPU_MAIN_RAM, memory, bytes, 0);
 }
 
 void sp_host_start(size_t idle, const struct sp_host_pins *pins)

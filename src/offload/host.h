@@ -39,6 +39,10 @@ void sp_host_reserve(int64_t bytes);
 /* Call after StarPU ended. */
 void sp_host_stop(void);
 
+/* A buffer of the same kind for another use than StarPU's; NULL: no memory. */
+void *sp_host_take(size_t bytes);
+void sp_host_give(void *memory, size_t bytes);
+
 /* Returns idle buffers to the system and restarts sp_host_peak. Call it between parts of a run. */
 void sp_host_trim(void);
 

@@ -1,17 +1,24 @@
-/* A thread that reads or writes a file, or memory in place of a file, one transfer after the
- * other. */
+/*
+ * A thread that moves tensors between memory and a file, or between a GPU and memory of the host,
+ * one after the other. `reads` and `writes` are from the tensors' point of view: a GPU's tensors
+ * are written to the host.
+ */
 #ifndef SP_TRANSFERS_H
 #define SP_TRANSFERS_H
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
+struct sp_cuda_copies; /* sinks/starpu/cuda_memory.h */
 struct sp_transfer_job;
 
 struct sp_transfers {
-    int fd; /* -1: `at` is an address */
+    int fd;     /* -1: `at` is an address in memory of the host, `memory` one on the GPU */
+    int device; /* the GPU */
+    struct sp_cuda_copies *copies;
     bool writes, ends;
     void (*fail)(void *arg, const char *what, off_t at, int err);
     void *arg;
@@ -19,7 +26,7 @@ struct sp_transfers {
     pthread_mutex_t mutex;
     pthread_cond_t more, done;
     struct sp_transfer_job *first, **last;
-    double bytes, busy_us;
+    double bytes, busy_us, ended_us; /* ended_us: when the last transfer did */
 };
 
 /* The thread calls `fail` when it cannot "read" or "write" (`what`), with an errno, or 0 if the
@@ -27,6 +34,8 @@ struct sp_transfers {
  * message. `fail` must not return. 0 or -errno. */
 int sp_transfers_start(struct sp_transfers *q, int fd, bool writes,
                        void (*fail)(void *arg, const char *what, off_t at, int err), void *arg);
+/* The same for copies between a GPU and the host. A wrong checksum ends the process. */
+int sp_transfers_start_copies(struct sp_transfers *q, int device, bool writes);
 /* Call after the last transfer was submitted; it waits for all of them. */
 void sp_transfers_stop(struct sp_transfers *q);
 
@@ -34,16 +43,23 @@ void sp_transfers_stop(struct sp_transfers *q);
 void sp_transfers_sum(struct sp_transfers *q, double *bytes, double *busy_us);
 
 /*
- * Begins a transfer; tests it (0: not done), waits for it, frees it. `memory` must come from
- * offload/host.h: it consists of whole pages, and the last one is transferred whole.
+ * Begins a transfer; tests it (0: not done), waits for it, frees it. For a file `memory` must come
+ * from offload/host.h: it consists of whole pages, and the last one is transferred whole.
  */
 void *sp_transfer_begin(struct sp_transfers *q, void *memory, off_t at, size_t bytes);
 int sp_transfer_test(void *transfer);
 void sp_transfer_wait(void *transfer);
 void sp_transfer_free(void *transfer);
 
-/* The same without a request to test: the thread calls `then` when the transfer is done. */
-void sp_transfer_post(struct sp_transfers *q, void *memory, off_t at, size_t bytes,
+/* The same without a request to test: the thread calls `then` when the transfer is done. A copy
+ * from or to a GPU follows the task that `used` its buffer last (sinks/starpu/cuda.h). */
+struct sp_moved_bytes {
+    void *memory;
+    off_t at;
+    size_t bytes;
+    uint64_t used;
+};
+void sp_transfer_post(struct sp_transfers *q, struct sp_moved_bytes transfer,
                       void (*then)(void *arg), void *arg);
 
 #endif

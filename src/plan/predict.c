@@ -12,23 +12,39 @@ static bool is_shared_out(const struct sp_predict_request *r)
            r->shape->context * r->shape->tensor * r->terms.devices > 1;
 }
 
+/* Lengthens an op. */
+static void stretch(struct sp_prediction *p, int id, double times)
+{
+    p->by_op[id] *= times;
+    p->again_by_op[id] *= times;
+    if (p->alone)
+        p->alone[id] *= times;
+}
+
 /* Lengthens the ops of a stage by `ms` in all, each in proportion to its time. */
 static void lengthen(const struct sp_plan *plan, int stage, double ms, struct sp_prediction *p)
 {
     const struct sp_program *program = &plan->programs[stage];
-    double all = 0, times;
+    double all = 0;
 
     for (int k = 0; k < program->n; k++)
         all += p->by_op[plan->family->id(&plan->layout, stage, &program->ops[k])];
-    times = all > 0 ? 1 + ms / all : 1;
-    for (int k = 0; k < program->n; k++) {
-        int id = plan->family->id(&plan->layout, stage, &program->ops[k]);
+    for (int k = 0; all > 0 && k < program->n; k++)
+        stretch(p, plan->family->id(&plan->layout, stage, &program->ops[k]), 1 + ms / all);
+}
 
-        p->by_op[id] *= times;
-        p->again_by_op[id] *= times;
-        if (p->alone)
-            p->alone[id] *= times;
-    }
+/* Ops take as long as in a run. */
+static void take_measured(const struct sp_predict_request *r, struct sp_prediction *p)
+{
+    const struct sp_plan *plan = r->plan;
+
+    for (int s = 0; s < plan->layout.stages; s++)
+        for (int k = 0; k < plan->programs[s].n; k++) {
+            int id = plan->family->id(&plan->layout, s, &plan->programs[s].ops[k]);
+
+            if (p->by_op[id] > 0)
+                stretch(p, id, r->measured[id] / p->by_op[id]);
+        }
 }
 
 /* CPU devices copy their evictions themselves, within the time of their ops. All cores of a node
@@ -39,7 +55,7 @@ static int take_cores(const struct sp_predict_request *r, struct sp_prediction *
     int stages = r->plan->layout.stages;
     double *moved_s, per_byte_s;
 
-    if (!m || !r->plan->evictions || !sp_machine_is_cpu(m) || m->disk.write <= 0)
+    if (!m || r->measured || !r->plan->evictions || !sp_machine_is_cpu(m) || m->disk.write <= 0)
         return 0;
     per_byte_s = m->devices_per_node / (2 * m->disk.both);
     moved_s = calloc((size_t)stages, sizeof *moved_s);
@@ -109,8 +125,10 @@ int sp_predict(const struct sp_predict_request *request, struct sp_prediction *p
     p->costs = (struct sp_costs){.by_op = p->by_op, .again_by_op = p->again_by_op};
     if (apart)
         p->alone = sp_op_times_alone(plan, request->shape, &request->terms);
-    err = p->by_op && p->again_by_op && (p->alone || !apart) ? simulate(request, &network, p)
-                                                             : -ENOMEM;
+    err = p->by_op && p->again_by_op && (p->alone || !apart) ? 0 : -ENOMEM;
+    if (!err && request->measured)
+        take_measured(request, p);
+    err = err ? err : simulate(request, &network, p);
     if (err) {
         sp_prediction_destroy(p);
         return err;

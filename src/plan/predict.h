@@ -20,6 +20,7 @@ struct sp_predict_request {
     const struct sp_plan *plan;
     const struct sp_shape *shape;
     struct sp_op_terms terms;
+    const double *measured;    /* [ids] ms that ops took in a run; NULL: they are priced */
     const int *worker;         /* [stages] as sp_simulate has it; NULL: each stage has its own */
     struct sp_tier_rates tier; /* rates of a stage's tier, for plan->evictions */
     bool exchanges; /* also price ops without exchanges between devices or stages of a slot */

@@ -60,6 +60,9 @@ static void submit(struct sp_item *item, cudaStream_t stream, bool wait)
     struct CUstream_st *s = sp_stream_of(stream);
 
     item->name = names[2 * from.on_device + to.on_device];
+    item->bytes = item->span.bytes;
+    if (from.on_device != to.on_device)
+        item->engine = to.on_device ? SP_TO_DEVICE : SP_TO_HOST;
     if (from.pageable && to.on_device) {
         if (wait)
             sp_submit(s, sp_item_new("synchronize", NULL), true);
@@ -213,6 +216,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
         return sp_leave(cudaErrorInvalidValue);
     item = sp_item_new("kernel", run_kernel);
     item->is_kernel = true;
+    item->engine = SP_KERNELS;
     item->kernel.function = function;
     item->kernel.argument = argument;
     sp_take_lock();
@@ -257,9 +261,10 @@ void sp_fake_kernel_access(const void *at, size_t bytes, int write)
     if (!bytes)
         return;
     sp_take_lock();
-    if (sp_kernel)
+    if (sp_kernel) {
         check_reach(sp_kernel, at, bytes);
-    else if (sp_region_of(at, bytes) && sp_region_of(at, bytes)->place == SP_ON_DEVICE)
+        sp_kernel->bytes += bytes;
+    } else if (sp_region_of(at, bytes) && sp_region_of(at, bytes)->place == SP_ON_DEVICE)
         sp_refuse("the host accesses %zu bytes at %s", bytes, sp_where(at));
     sp_check_access(sp_kernel, (struct sp_span){(char *)at, bytes}, write,
                     sp_kernel ? sp_kernel->name : "the host");

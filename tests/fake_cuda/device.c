@@ -83,6 +83,8 @@ static void read_settings(void)
         .check = setting("SP_FAKE_GPU_CHECK", 0, 1),
         .jitter_us = (long)setting("SP_FAKE_GPU_JITTER_US", 0, 1000000),
         .seed = setting("SP_FAKE_GPU_SEED", 1, ~0ull),
+        .bus = (double)setting("SP_FAKE_GPU_BUS", 0, 1ull << 40),
+        .kernels = (double)setting("SP_FAKE_GPU_KERNELS", 0, 1ull << 40),
         .queues = (int)setting("SP_FAKE_GPU_QUEUES", 0, SP_QUEUES),
     };
     if (setting("SP_FAKE_GPU_COUNTS", 0, 1))

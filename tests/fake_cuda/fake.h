@@ -20,6 +20,9 @@
  *   SP_FAKE_GPU_CAPABILITY=n  compute capability, times ten (90)
  *   SP_FAKE_GPU_JITTER_US=n   everything queued waits 0 to n us first, at random (0)
  *   SP_FAKE_GPU_SEED=n        of that (1)
+ *   SP_FAKE_GPU_BUS=n         the bus copies n MB/s in each direction, one copy at a time (0: at once)
+ *   SP_FAKE_GPU_KERNELS=n     kernels read and write n MB/s, one at a time (0: as fast as they are). The
+ *                             CPU must be faster than both
  *   SP_FAKE_GPU_QUEUES=n      streams share n queues, as on a GPU: a queue starts its kernels in order,
  *                             and one that waits for its stream stops all behind it (0: no queues)
  *   SP_FAKE_GPU_CHECK=1       two accesses that conflict and are not ordered end the run: check.c
@@ -150,6 +153,9 @@ cudaError_t sp_pool_allocate(void **pointer, size_t bytes, struct CUmemPoolHandl
 
 /* ---- streams: queue.c, stream.c -------------------------------------------------------------- */
 
+/* What takes turns on a device, at a rate of its own. */
+enum sp_engine { SP_NO_ENGINE, SP_KERNELS, SP_TO_HOST, SP_TO_DEVICE, SP_ENGINES };
+
 /* Something queued. Whoever keeps a pointer holds a reference. */
 struct sp_item {
     struct sp_item *next;
@@ -157,6 +163,8 @@ struct sp_item {
     bool done, is_kernel, hangs;
     unsigned long turn; /* of a kernel, in its queue */
     double end_us;
+    enum sp_engine engine;
+    size_t bytes;                /* that it moves, or that a kernel reads and writes */
     int device, stream, current; /* where it is, and the device of the thread that queued it */
     unsigned long number;        /* in its stream */
     const char *name;

@@ -27,7 +27,8 @@ struct sp_fake_cudart {
     bool pools, check;
     long jitter_us;
     uint64_t seed;
-    int queues; /* that all streams share; 0: each has its own */
+    double bus, kernels; /* MB/s, bytes a us, of engines; 0: no limit */
+    int queues;          /* that all streams share; 0: each has its own */
     /* ---- what happened, on all devices ---- */
     size_t used_bytes;
     int allocations, live, events, waits;

@@ -228,6 +228,15 @@ for offload in full "adaptive --memory-limit 24MiB"; do
     [ "${one:-0}" -gt 0 ] && [ "$one" = "$four" ] && [ "${pooled:-0}" -gt "$one" ] ||
         fail "--offload $offload: allocations in every step"
 done
+# Where kernels and copies take the time of their bytes, what leaves does so under what computes, and a step waits for
+# copies as long as the simulation says. Where the CPU is slower than the rates, this is not to be had.
+SP_FAKE_GPU_KERNELS=150 SP_FAKE_GPU_BUS=40 starpipe train --report --model gpt-tiny --data "$work/text" --schedule sppo \
+    --slices 8 --stages 1 --micro-batches 1 --seq 512 --micro-batch-size 4 --steps 3 --offload full --device cuda \
+    > "$work/output" || fail "rates: $(tail -n 1 "$work/output")"
+grep -A 1 '^stage .*stalls ms (expected)' "$work/output" | tail -n 1 | tr -d '()' |
+    awk '{ print $2 " MiB out, " $3 " back: stalls of " $4 " ms, " $5 " expected"
+           exit !(NF == 5 && $3 > 140 && $4 < 1.2 * $5 + 300 && $4 > 0.8 * $5 - 300) }' ||
+    fail "stalls: $(cat "$work/output")"
 # a driver without memory pools, or an MPI that reads from GPUs, does as well, and StarPU keeps to the limit
 for setting in SP_FAKE_GPU_POOLS=0 STARPU_MPI_GPUDIRECT=1; do
     export "${setting?}"

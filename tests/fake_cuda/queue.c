@@ -54,22 +54,47 @@ void sp_wait(struct sp_item *item)
 
 /* ---- the thread of a stream ------------------------------------------------------------------ */
 
+static void rest(double us)
+{
+    long n = (long)us;
+
+    if (n > 0)
+        nanosleep(&(struct timespec){n / 1000000, n % 1000000 * 1000}, NULL);
+}
+
 static void linger(uint64_t *random)
 {
-    long us = sp_fake_cudart.jitter_us;
+    if (sp_fake_cudart.jitter_us)
+        rest((double)(draw(random) % (uint64_t)(sp_fake_cudart.jitter_us + 1)));
+}
 
-    if (us) {
-        us = (long)(draw(random) % (uint64_t)(us + 1));
-        nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL);
-    }
+/* When an item is over that began at `us`, if its engine takes one after the other. The lock is
+ * held. */
+static double take_engine(const struct sp_item *item, double us)
+{
+    static double until_us[SP_DEVICES][SP_ENGINES];
+    double *until = &until_us[item->device][item->engine];
+    double rate = item->engine == SP_KERNELS ? sp_fake_cudart.kernels : sp_fake_cudart.bus;
+
+    if (!item->engine || rate <= 0)
+        return us;
+    *until = (*until > us ? *until : us) + (double)item->bytes / rate;
+    return *until;
 }
 
 static void perform(struct CUstream_st *s, struct sp_item *item)
 {
+    double us;
+
     sp_give_lock();
     linger(&s->random);
+    us = sp_now_us();
     if (item->run)
         item->run(item);
+    sp_take_lock();
+    us = take_engine(item, us);
+    sp_give_lock();
+    rest(us - sp_now_us());
     item->end_us = sp_now_us();
     sp_take_lock();
 }

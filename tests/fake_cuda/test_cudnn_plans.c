@@ -56,19 +56,22 @@ static struct sp_cudnn *cudnn;
 struct problem {
     const char *name;
     int batch, heads, kv_heads, d, q_len, kv_len;
+    bool full;
 };
 
 static const struct problem problems[] = {
-    {"gpt2-124m-1k", 16, 12, 12, 64, 1024, 1024},
-    {"grouped heads", 1, 32, 8, 128, 16384, 16384},
-    {"odd lengths", 3, 6, 2, 64, 97, 613},
-    {"gpt3-1.3b-2k", 4, 16, 16, 128, 2048, 2048},
-    {"gpt3-1.3b-8k", 1, 16, 16, 128, 8192, 8192},
-    {"gpt3-1.3b-32k", 1, 16, 16, 128, 32768, 32768},
-    {"llama-h4096-16k", 1, 32, 32, 128, 16384, 16384},
-    {"one slice of many", 1, 16, 16, 128, 4096, 65536},
-    {"small heads", 2, 4, 4, 16, 64, 64},
-    {"heads of 96", 1, 12, 12, 96, 512, 512},
+    {"gpt2-124m-1k", 16, 12, 12, 64, 1024, 1024, false},
+    {"grouped heads", 1, 32, 8, 128, 16384, 16384, false},
+    {"odd lengths", 3, 6, 2, 64, 97, 613, false},
+    {"gpt3-1.3b-2k", 4, 16, 16, 128, 2048, 2048, false},
+    {"gpt3-1.3b-8k", 1, 16, 16, 128, 8192, 8192, false},
+    {"gpt3-1.3b-32k", 1, 16, 16, 128, 32768, 32768, false},
+    {"llama-h4096-16k", 1, 32, 32, 128, 16384, 16384, false},
+    {"one slice of many", 1, 16, 16, 128, 4096, 65536, false},
+    {"small heads", 2, 4, 4, 16, 64, 64, false},
+    {"heads of 96", 1, 12, 12, 96, 512, 512, false},
+    {"earlier keys", 1, 16, 16, 128, 4096, 2048, true},
+    {"grouped, earlier", 1, 32, 8, 128, 4096, 16384, true},
 };
 enum { PROBLEMS = sizeof problems / sizeof problems[0], SOME = 3 };
 
@@ -79,6 +82,7 @@ static struct sp_fused_shape shape_of(const struct problem *p, bool backward, bo
     memset(&s, 0, sizeof s);
     s.backward = backward;
     s.deterministic = deterministic;
+    s.full = p->full;
     s.batch = p->batch;
     s.heads = p->heads;
     s.kv_heads = p->kv_heads;
@@ -130,14 +134,14 @@ static void test_parts(void **state)
         size_t gib;        /* of a smaller GPU, or 0 */
         int heads, pieces; /* at a time; of the queries */
     } cases[] = {
-        {{"gpt3-1.3b-8k", 1, 16, 16, 128, 8192, 8192}, true, 0, 16, 1},
-        {{"gpt3-1.3b-8k", 1, 16, 16, 128, 8192, 8192}, true, 80, 8, 1},
-        {{"gpt3-1.3b-32k", 1, 16, 16, 128, 32768, 32768}, true, 0, 1, 1},
-        {{"gpt3-1.3b-64k", 1, 16, 16, 128, 65536, 65536}, true, 0, 1, 4},
-        {{"llama-h4096-16k", 1, 32, 32, 128, 16384, 16384}, true, 0, 4, 1},
-        {{"grouped heads", 1, 32, 8, 128, 32768, 32768}, true, 0, 1, 1},
-        {{"grouped heads", 1, 32, 4, 128, 8192, 131072}, false, 24, 4, 1},
-        {{"a slice of 512k", 1, 16, 16, 128, 8192, 524288}, true, 0, 1, 4},
+        {{"gpt3-1.3b-8k", 1, 16, 16, 128, 8192, 8192, false}, true, 0, 16, 1},
+        {{"gpt3-1.3b-8k", 1, 16, 16, 128, 8192, 8192, false}, true, 80, 8, 1},
+        {{"gpt3-1.3b-32k", 1, 16, 16, 128, 32768, 32768, false}, true, 0, 1, 1},
+        {{"gpt3-1.3b-64k", 1, 16, 16, 128, 65536, 65536, false}, true, 0, 1, 4},
+        {{"llama-h4096-16k", 1, 32, 32, 128, 16384, 16384, false}, true, 0, 4, 1},
+        {{"grouped heads", 1, 32, 8, 128, 32768, 32768, false}, true, 0, 1, 1},
+        {{"grouped heads", 1, 32, 4, 128, 8192, 131072, false}, false, 24, 4, 1},
+        {{"a slice of 512k", 1, 16, 16, 128, 8192, 524288, false}, true, 0, 1, 4},
     };
 
     (void)state;
@@ -162,7 +166,7 @@ static void test_parts(void **state)
 
 static void test_refusals(void **state)
 {
-    struct problem odd = {"heads of 12", 1, 2, 2, 12, 64, 64};
+    struct problem odd = {"heads of 12", 1, 2, 2, 12, 64, 64, false};
     struct sp_fused_shape s = shape_of(&odd, false, false);
     const char *why = NULL;
     size_t bytes;

@@ -311,9 +311,64 @@ static void mistake(const char *name)
         cudaDeviceSetLimit(cudaLimitStackSize, 1);
 }
 
+/* ---- scenes: how long things take ------------------------------------------------------------ */
+
+enum { MANY = 200000 };
+
+static void CUDART_CB read_many(void *arg)
+{
+    sp_fake_kernel_access(arg, MANY, 0);
+}
+
+/* Two things at once on streams of their own, of MANY bytes each. At 1 MB/s a copy takes 200 ms; at 2 a
+ * kernel takes 100. */
+static void time_two(const char *name)
+{
+    const struct timing {
+        const char *name;
+        bool to_device; /* the second copy */
+        bool kernels;   /* instead of the first, two in a row */
+        float least, most;
+    } timings[] = {{"two copies one way", .least = 400, .most = 600},
+                   {"a copy each way", .to_device = true, .least = 200, .most = 380},
+                   {"kernels and copies", .kernels = true, .least = 200, .most = 380}};
+    float a_ms, b_ms;
+    cudaEvent_t event[3];
+    char *device, *host;
+
+    for (size_t i = 0; i < sizeof timings / sizeof *timings; i++) {
+        const struct timing *t = &timings[i];
+
+        if (!is(name, t->name))
+            continue;
+        OK(cudaMalloc((void **)&device, 2 * MANY));
+        OK(cudaMallocHost((void **)&host, 2 * MANY));
+        for (int k = 0; k < 3; k++)
+            OK(cudaEventCreate(&event[k]));
+        OK(cudaEventRecord(event[0], m.a));
+        for (int k = 0; k < 2 && t->kernels; k++)
+            launch(m.a, read_many, device);
+        if (!t->kernels)
+            OK(cudaMemcpyAsync(host, device, MANY, cudaMemcpyDeviceToHost, m.a));
+        OK(cudaEventRecord(event[1], m.a));
+        if (t->to_device)
+            OK(cudaMemcpyAsync(device + MANY, host + MANY, MANY, cudaMemcpyHostToDevice, m.b));
+        else
+            OK(cudaMemcpyAsync(host + MANY, device + MANY, MANY, cudaMemcpyDeviceToHost, m.b));
+        OK(cudaEventRecord(event[2], m.b));
+        OK(cudaDeviceSynchronize());
+        OK(cudaEventElapsedTime(&a_ms, event[0], event[1]));
+        OK(cudaEventElapsedTime(&b_ms, event[0], event[2]));
+        fprintf(stderr, "%.0f and %.0f ms", a_ms, b_ms);
+        a_ms = a_ms > b_ms ? a_ms : b_ms;
+        MUST(a_ms >= t->least - 1 && a_ms <= t->most);
+    }
+}
+
 static void play(const char *name)
 {
     set_up();
+    time_two(name);
     if (is(name, "all in order"))
         order_everything();
     else if (is(name, "no numbers"))
@@ -402,6 +457,23 @@ static void test_scenes(void **state)
     }
 }
 
+/* Copies take turns in each direction, kernels among themselves, and all at their rates. */
+static void test_rates(void **state)
+{
+    static const char *const pairs[] = {"two copies one way", "a copy each way",
+                                        "kernels and copies"};
+    char said[1000];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        int end = scene_play(pairs[i], "SP_FAKE_GPUS=2 SP_FAKE_GPU_BUS=1 SP_FAKE_GPU_KERNELS=2",
+                             said, sizeof said);
+
+        print_message("%s%s%s\n", pairs[i], *said ? ": " : "", said);
+        assert_int_equal(end, 0);
+    }
+}
+
 static void test_jitter(void **state)
 {
     int right[2] = {0}, trials = 20;
@@ -436,6 +508,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scenes),
+        cmocka_unit_test(test_rates),
         cmocka_unit_test(test_jitter),
         cmocka_unit_test(test_settings),
     };

@@ -28,13 +28,15 @@ static void CUDART_CB stand(void *arg)
         sched_yield();
 }
 
+static uint64_t used; /* of a buffer that was taken */
+
 static struct sp_cuda_pool *pool_of(int device)
 {
     static const int peers[] = {0, 1};
     struct sp_cuda_pool *pool = NULL;
 
     assert_true(sp_cuda_pool_supported(device));
-    assert_int_equal(sp_cuda_pool_create(device, peers, 2, &pool), 0);
+    assert_int_equal(sp_cuda_pool_create(device, peers, 2, NULL, &pool), 0);
     return pool;
 }
 
@@ -53,20 +55,21 @@ static void test_reuse(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
     size_t before = counts(0).bytes, made = counts(0).pooled;
-    void *a = sp_cuda_pool_take(pool, MIB, IDLE), *b = sp_cuda_pool_take(pool, MIB, IDLE), *c;
+    void *a = sp_cuda_pool_take(pool, MIB, IDLE, &used),
+         *b = sp_cuda_pool_take(pool, MIB, IDLE, &used), *c;
 
     (void)state;
     assert_true(a && b && a != b);
-    sp_cuda_pool_give(pool, a, MIB);
-    sp_cuda_pool_give(pool, b, MIB);
-    c = sp_cuda_pool_take(pool, MIB / 2, IDLE);
+    sp_cuda_pool_give(pool, a, MIB, 0);
+    sp_cuda_pool_give(pool, b, MIB, 0);
+    c = sp_cuda_pool_take(pool, MIB / 2, IDLE, &used);
     assert_true(c && c != a && c != b);
-    assert_ptr_equal(sp_cuda_pool_take(pool, MIB, IDLE), b);
-    assert_ptr_equal(sp_cuda_pool_take(pool, MIB, IDLE), a);
+    assert_ptr_equal(sp_cuda_pool_take(pool, MIB, IDLE, &used), b);
+    assert_ptr_equal(sp_cuda_pool_take(pool, MIB, IDLE, &used), a);
     assert_int_equal(counts(0).pooled, made + 3);
-    sp_cuda_pool_give(pool, c, MIB / 2);
-    sp_cuda_pool_give(pool, a, MIB);
-    sp_cuda_pool_give(pool, b, MIB);
+    sp_cuda_pool_give(pool, c, MIB / 2, 0);
+    sp_cuda_pool_give(pool, a, MIB, 0);
+    sp_cuda_pool_give(pool, b, MIB, 0);
     sp_cuda_pool_destroy(pool);
     assert_int_equal(counts(0).bytes, before);
 }
@@ -76,22 +79,22 @@ static void test_idle(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(1);
     size_t before = counts(1).bytes;
-    void *a = sp_cuda_pool_take(pool, 3 * MIB, IDLE), *b = sp_cuda_pool_take(pool, 4 * MIB, IDLE),
-         *c;
+    void *a = sp_cuda_pool_take(pool, 3 * MIB, IDLE, &used),
+         *b = sp_cuda_pool_take(pool, 4 * MIB, IDLE, &used), *c;
 
     (void)state;
-    sp_cuda_pool_give(pool, a, 3 * MIB);
-    sp_cuda_pool_give(pool, b, 4 * MIB);
-    c = sp_cuda_pool_take(pool, MIB, 6 * MIB);
+    sp_cuda_pool_give(pool, a, 3 * MIB, 0);
+    sp_cuda_pool_give(pool, b, 4 * MIB, 0);
+    c = sp_cuda_pool_take(pool, MIB, 6 * MIB, &used);
     OK(cudaDeviceSynchronize());
     assert_int_equal(counts(1).bytes - before, 5 * MIB);
-    assert_ptr_equal(sp_cuda_pool_take(pool, 4 * MIB, 0), b);
-    sp_cuda_pool_give(pool, b, 4 * MIB);
-    assert_non_null(a = sp_cuda_pool_take(pool, 2 * MIB, 0));
+    assert_ptr_equal(sp_cuda_pool_take(pool, 4 * MIB, 0, &used), b);
+    sp_cuda_pool_give(pool, b, 4 * MIB, 0);
+    assert_non_null(a = sp_cuda_pool_take(pool, 2 * MIB, 0, &used));
     OK(cudaDeviceSynchronize());
     assert_int_equal(counts(1).bytes - before, 3 * MIB);
-    sp_cuda_pool_give(pool, a, 2 * MIB);
-    sp_cuda_pool_give(pool, c, MIB);
+    sp_cuda_pool_give(pool, a, 2 * MIB, 0);
+    sp_cuda_pool_give(pool, c, MIB, 0);
     sp_cuda_pool_destroy(pool);
     assert_int_equal(counts(1).bytes, before);
     OK(cudaSetDevice(0));
@@ -103,12 +106,12 @@ static void test_workspace(void **state)
     struct sp_cuda_pool *pool = pool_of(0);
     struct sp_cuda cuda = {.device = 0};
     struct sp_backend k = {.cuda = &cuda};
-    void *a = sp_cuda_pool_take(pool, 50 * MIB, 0);
+    void *a = sp_cuda_pool_take(pool, 50 * MIB, 0, &used);
 
     (void)state;
     assert_non_null(a);
     OK(cudaStreamCreateWithFlags(&cuda.stream, cudaStreamNonBlocking));
-    sp_cuda_pool_give(pool, a, 50 * MIB);
+    sp_cuda_pool_give(pool, a, 50 * MIB, 0);
     assert_non_null(sp_cuda_workspace(&k, 20 * MIB));
     assert_int_equal(cuda.workspace_bytes, 20 * MIB);
     assert_int_equal(cudaGetLastError(), cudaSuccess);
@@ -123,17 +126,17 @@ static void test_full(void **state)
 {
     struct sp_cuda_pool *pool = pool_of(0);
     size_t before = counts(0).bytes;
-    void *a = sp_cuda_pool_take(pool, 40 * MIB, SIZE_MAX), *b;
+    void *a = sp_cuda_pool_take(pool, 40 * MIB, SIZE_MAX, &used), *b;
 
     (void)state;
     assert_non_null(a);
-    assert_null(sp_cuda_pool_take(pool, 30 * MIB, SIZE_MAX));
+    assert_null(sp_cuda_pool_take(pool, 30 * MIB, SIZE_MAX, &used));
     assert_int_equal(cudaGetLastError(), cudaSuccess);
-    sp_cuda_pool_give(pool, a, 40 * MIB);
-    b = sp_cuda_pool_take(pool, 30 * MIB, SIZE_MAX);
+    sp_cuda_pool_give(pool, a, 40 * MIB, 0);
+    b = sp_cuda_pool_take(pool, 30 * MIB, SIZE_MAX, &used);
     assert_non_null(b);
     assert_int_equal(counts(0).bytes - before, 30 * MIB);
-    sp_cuda_pool_give(pool, b, 30 * MIB);
+    sp_cuda_pool_give(pool, b, 30 * MIB, 0);
     sp_cuda_pool_destroy(pool);
     assert_int_equal(counts(0).bytes, before);
 }
@@ -149,10 +152,10 @@ static void test_waits_for_nothing(void **state)
     OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     OK(cudaLaunchHostFunc(stream, stand, &gate));
     for (size_t i = 1; i <= 8; i++) { /* each of another size, in the room of those before */
-        void *a = sp_cuda_pool_take(pool, i * MIB / 2, MIB);
+        void *a = sp_cuda_pool_take(pool, i * MIB / 2, MIB, &used);
 
         assert_non_null(a);
-        sp_cuda_pool_give(pool, a, i * MIB / 2);
+        sp_cuda_pool_give(pool, a, i * MIB / 2, 0);
     }
     assert_int_equal(cudaStreamQuery(stream), cudaErrorNotReady);
     cudaGetLastError();

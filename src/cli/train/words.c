@@ -231,7 +231,7 @@ void sp_print_offloaded(const struct sp_trainer *t)
     double io = 0, stalls = 0, left = 0, returned = 0;
     struct sp_prediction predicted;
 
-    if (sp_train_predict(t, &predicted))
+    if (sp_train_predict_again(t, &t->report, &predicted))
         return;
     printf("stage   offloaded MiB   brought back MiB   stalls ms (expected)\n");
     for (int s = 0; s < t->offload.stages; s++) {

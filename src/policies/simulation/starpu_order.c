@@ -138,6 +138,13 @@ void sp_order_release(int worker, unsigned order)
     wake((unsigned)worker);
 }
 
+static bool (*is_busy)(int worker);
+
+void sp_order_busy(bool (*busy)(int worker))
+{
+    is_busy = busy;
+}
+
 double sp_order_held_us(int worker)
 {
     struct queue *q = &queues[worker];
@@ -264,7 +271,7 @@ static unsigned choose(struct queue *q, bool ready)
     next = slot_in(q, q->next);
     if (next->task && !next->holds)
         return q->next;
-    if (next->task && q->held_since <= 0)
+    if (next->task && q->held_since <= 0 && !(is_busy && is_busy((int)(q - queues))))
         q->held_since = now_us();
     for (unsigned k = 0; ready && k < q->cap; k++) {
         const struct slot *s = slot_in(q, q->next + k);

@@ -9,13 +9,16 @@
  * them, and its order satisfies the dependencies. Such a task (`in_stream`) ends for StarPU as soon
  * as it is queued. The next one is then queued while the GPU is still at work, and the GPU never
  * waits for the host. StarPU waits for the last task of the op, sp_op_close, and thereby for all of
- * them. The sums of squares of a stage at the end of a step work likewise, up to the last. If
- * buffers are planned to take more than five sixths of their limit, or do, StarPU waits for every
- * task, because it may have to move buffers.
+ * them. The sums of squares of a stage at the end of a step work likewise, up to the last.
+ *
+ * A tensor that leaves may then still be computed for all that StarPU knows, and the buffer of one
+ * that comes back may still be read. So tasks of a worker are counted, a buffer on a GPU has the
+ * number of the last one that used it, also after it is freed, and a copy follows that one.
  */
 #ifndef SP_CODELETS_CUDA_H
 #define SP_CODELETS_CUDA_H
 
+#include <starpu.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -38,9 +41,26 @@ void sp_cuda_name(int device, char name[128]);
 struct sp_backend;
 
 /* Called inside a task with its args (struct sp_task_args): returns the kernels of its worker; and
- * says that the task has queued all its kernels. */
+ * says that the task has queued all its kernels, on these buffers of StarPU. */
 const struct sp_backend *sp_cuda_kernels(const void *arg);
-void sp_cuda_queued(const void *arg);
+void sp_cuda_queued(const void *arg, void *buffers[], int n);
+
+/* The data interface of tensors of a run with GPUs: StarPU's vector, and the last task that used its
+ * buffer on this node; 0: none. */
+struct sp_gpu_vector {
+    struct starpu_vector_interface vector;
+    uint64_t used;
+};
+
+/* Sets the functions by which StarPU copies such tensors between the host and a GPU, on its own
+ * streams. */
+void sp_cuda_set_copies(struct starpu_data_copy_methods *methods);
+
+/* Lets a stream follow a task of the worker of a GPU; 0: it need not. */
+struct CUstream_st; /* CUDA's: cudaStream_t points to it */
+void sp_cuda_follow(int device, uint64_t used, struct CUstream_st *stream);
+/* The number of the last task so far of the worker of a GPU's memory. */
+uint64_t sp_cuda_last(unsigned node);
 
 /* Called inside a task: waits for the kernels that it queued. CPU kernels have already ended. */
 void sp_cuda_wait(const struct sp_backend *k);

@@ -1,6 +1,7 @@
 #include "sinks/starpu/cuda_memory.h"
 #include "codelets/task/codelet.h"
 #include "config.h"
+#include "sinks/starpu/cuda.h"
 #include "sp_error.h"
 #include "sinks/starpu/sink.h"
 #include <math.h>
@@ -112,6 +113,51 @@ int sp_cuda_measure_copies(int device, double *out, double *back, double *both)
                          device, cudaGetErrorString(cudaGetLastError()));
 }
 
+struct sp_cuda_copies {
+    int device;
+    cudaStream_t stream;
+    cudaEvent_t ended[2]; /* of copies, in turns */
+    unsigned begun, waited;
+};
+
+struct sp_cuda_copies *sp_cuda_copies_open(int device)
+{
+    struct sp_cuda_copies *copies = calloc(1, sizeof *copies);
+
+    SP_NEED(copies, "no memory for a stream of copies");
+    copies->device = device;
+    sp_cuda_must(cudaSetDevice(device), "a GPU");
+    sp_cuda_must(cudaStreamCreateWithFlags(&copies->stream, cudaStreamNonBlocking), "a stream");
+    for (int i = 0; i < 2; i++)
+        sp_cuda_must(cudaEventCreateWithFlags(&copies->ended[i],
+                                              cudaEventBlockingSync | cudaEventDisableTiming),
+                     "an event");
+    return copies;
+}
+
+void sp_cuda_copies_close(struct sp_cuda_copies *copies)
+{
+    for (int i = 0; i < 2; i++)
+        cudaEventDestroy(copies->ended[i]);
+    cudaStreamDestroy(copies->stream);
+    free(copies);
+}
+
+void sp_cuda_copy_begin(struct sp_cuda_copies *copies, uint64_t used, void *to, const void *from,
+                        size_t bytes)
+{
+    cudaEvent_t ended = copies->ended[copies->begun++ % 2];
+
+    sp_cuda_follow(copies->device, used, copies->stream);
+    sp_cuda_must(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, copies->stream), "a copy");
+    sp_cuda_must(cudaEventRecord(ended, copies->stream), "a copy");
+}
+
+void sp_cuda_copy_wait(struct sp_cuda_copies *copies)
+{
+    sp_cuda_must(cudaEventSynchronize(copies->ended[copies->waited++ % 2]), "a copy");
+}
+
 /* ---- pools ---- */
 
 bool sp_cuda_has_pool(int device)
@@ -140,11 +186,19 @@ int sp_cuda_pools_start(int64_t budget_bytes)
             continue;
         limit = limit > 0 ? limit : INT64_MAX;
         pools[node].budget_bytes = budget_bytes && budget_bytes < limit ? budget_bytes : limit;
-        err = sp_cuda_pool_create(starpu_memory_node_get_devid(node), device, n, &pools[node].pool);
+        err = sp_cuda_pool_create(starpu_memory_node_get_devid(node), device, n, sp_cuda_follow,
+                                  &pools[node].pool);
     }
     if (err)
         sp_cuda_pools_stop();
     return err;
+}
+
+void sp_cuda_pools_settle(void)
+{
+    for (unsigned node = 0; node < STARPU_MAXNODES; node++)
+        if (pools[node].pool)
+            sp_cuda_pool_settle(pools[node].pool);
 }
 
 void sp_cuda_pools_stop(void)
@@ -156,16 +210,16 @@ void sp_cuda_pools_stop(void)
 }
 
 /* StarPU has counted these bytes already. */
-void *sp_cuda_take(unsigned node, size_t bytes)
+void *sp_cuda_take(unsigned node, size_t bytes, uint64_t *used)
 {
     int64_t idle = pools[node].budget_bytes - (int64_t)starpu_memory_get_used(node);
 
-    return sp_cuda_pool_take(pools[node].pool, bytes, idle > 0 ? (size_t)idle : 0);
+    return sp_cuda_pool_take(pools[node].pool, bytes, idle > 0 ? (size_t)idle : 0, used);
 }
 
-void sp_cuda_give(unsigned node, void *memory, size_t bytes)
+void sp_cuda_give(unsigned node, void *memory, size_t bytes, uint64_t used)
 {
-    sp_cuda_pool_give(pools[node].pool, memory, bytes);
+    sp_cuda_pool_give(pools[node].pool, memory, bytes, used);
 }
 
 bool sp_cuda_pin(void *memory, size_t bytes)
@@ -204,6 +258,28 @@ int sp_cuda_measure_copies(int device, double *out, double *back, double *both)
     return sp_error(ENODEV, "cuda: no device %d in a build without CUDA", device);
 }
 
+struct sp_cuda_copies *sp_cuda_copies_open(int device)
+{
+    SP_NEED(0, "cuda: no device %d in a build without CUDA", device);
+    return NULL;
+}
+
+void sp_cuda_copies_close(struct sp_cuda_copies *copies)
+{
+    (void)copies;
+}
+
+void sp_cuda_copy_begin(struct sp_cuda_copies *copies, uint64_t used, void *to, const void *from,
+                        size_t bytes)
+{
+    (void)copies, (void)used, (void)to, (void)from, (void)bytes;
+}
+
+void sp_cuda_copy_wait(struct sp_cuda_copies *copies)
+{
+    (void)copies;
+}
+
 bool sp_cuda_has_pool(int device)
 {
     (void)device;
@@ -216,19 +292,24 @@ int sp_cuda_pools_start(int64_t budget_bytes)
     return -ENOSYS;
 }
 
+void sp_cuda_pools_settle(void)
+{
+}
+
 void sp_cuda_pools_stop(void)
 {
 }
 
-void *sp_cuda_take(unsigned node, size_t bytes)
+void *sp_cuda_take(unsigned node, size_t bytes, uint64_t *used)
 {
     (void)node, (void)bytes;
+    *used = 0;
     return NULL;
 }
 
-void sp_cuda_give(unsigned node, void *memory, size_t bytes)
+void sp_cuda_give(unsigned node, void *memory, size_t bytes, uint64_t used)
 {
-    (void)node, (void)memory, (void)bytes;
+    (void)node, (void)memory, (void)bytes, (void)used;
 }
 
 bool sp_cuda_pin(void *memory, size_t bytes)

@@ -1,7 +1,9 @@
 #ifndef SP_DEVICE_MEMORY_H
 #define SP_DEVICE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * An allocator of buffers on GPUs that replaces StarPU's. StarPU keeps freed buffers by their exact
@@ -11,12 +13,14 @@
  * buffers in use.
  */
 struct sp_vector_memory {
-    void *(*take)(unsigned node, size_t bytes); /* NULL: there is none */
-    void (*give)(unsigned node, void *memory, size_t bytes);
+    /* NULL: there is none. `used`: the last task that used the memory (sinks/starpu/cuda.h). */
+    void *(*take)(unsigned node, size_t bytes, uint64_t *used);
+    void (*give)(unsigned node, void *memory, size_t bytes, uint64_t used);
 };
 
-/* Sets the allocator of tensors made from now on; NULL: StarPU's. Call it before the first tensor
- * is made, or after the last is gone. */
-void sp_vector_take_from(const struct sp_vector_memory *memory);
+/* Says if there are GPUs, on which copies follow tasks, and sets the allocator
+ * of tensors on them; NULL: StarPU's. Call it before the first tensor is made, or after the last is
+ * gone. */
+void sp_vectors_on_gpus(bool gpus, const struct sp_vector_memory *memory);
 
 #endif

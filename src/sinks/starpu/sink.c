@@ -3,6 +3,7 @@
 #include "offload/evicted.h"
 #include "offload/mover.h"
 #include "offload/simulated_memory.h"
+#include "sinks/starpu/cuda.h"
 #include "sinks/starpu/device_memory.h"
 #include "sinks/starpu/tensor.h"
 #include "sp_error.h"
@@ -11,10 +12,12 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct sp_vector_memory *memory_of_gpus;
-
-/* The data interface of tensors: StarPU's vectors with another allocator on GPUs. */
+/* The data interface of tensors of a run with GPUs: StarPU's vectors, with copies that follow
+ * kernels, and perhaps another allocator. */
 static struct starpu_data_interface_ops gpu_ops;
+static struct starpu_data_copy_methods gpu_copies;
+static const struct sp_vector_memory *memory_of_gpus;
+static bool has_gpus;
 
 /* ---- on a GPU --------------------------------------------------------------------------- */
 
@@ -31,14 +34,16 @@ static size_t bytes_of(const struct starpu_vector_interface *v)
 /* Counts the bytes first, so that StarPU enforces its limit, and makes room after a refusal. */
 static starpu_ssize_t allocate(void *interface, unsigned node)
 {
-    struct starpu_vector_interface *v = interface;
+    struct sp_gpu_vector *gpu = interface;
+    struct starpu_vector_interface *v = &gpu->vector;
     void *memory;
 
+    gpu->used = sp_cuda_last(node); /* StarPU may have freed the memory just now */
     if (!on_gpu(node))
         return starpu_interface_vector_ops.allocate_data_on_node(interface, node);
     if (starpu_memory_allocate(node, bytes_of(v), 0))
         return -ENOMEM;
-    memory = memory_of_gpus->take(node, bytes_of(v));
+    memory = memory_of_gpus->take(node, bytes_of(v), &gpu->used);
     if (!memory) {
         starpu_memory_deallocate(node, bytes_of(v));
         return -ENOMEM;
@@ -48,26 +53,40 @@ static starpu_ssize_t allocate(void *interface, unsigned node)
     return (starpu_ssize_t)bytes_of(v);
 }
 
+/* StarPU's own allocator gives a buffer that it kept. */
+static void reuse(void *interface, const void *kept, unsigned node)
+{
+    starpu_interface_vector_ops.reuse_data_on_node(interface, kept, node);
+    ((struct sp_gpu_vector *)interface)->used = sp_cuda_last(node);
+}
+
 static void release(void *interface, unsigned node)
 {
+    const struct sp_gpu_vector *gpu = interface;
     struct starpu_vector_interface *v = interface;
 
     if (!on_gpu(node)) {
         starpu_interface_vector_ops.free_data_on_node(interface, node);
         return;
     }
-    memory_of_gpus->give(node, (void *)v->ptr, bytes_of(v));
+    memory_of_gpus->give(node, (void *)v->ptr, bytes_of(v), gpu->used);
     starpu_memory_deallocate(node, bytes_of(v));
     v->ptr = v->dev_handle = 0;
 }
 
-void sp_vector_take_from(const struct sp_vector_memory *memory)
+void sp_vectors_on_gpus(bool gpus, const struct sp_vector_memory *memory)
 {
-    gpu_ops = starpu_interface_vector_ops;
-    gpu_ops.allocate_data_on_node = allocate;
-    gpu_ops.free_data_on_node = release;
-    gpu_ops.dontcache = 1;
+    has_gpus = gpus;
     memory_of_gpus = memory;
+    gpu_copies = *starpu_interface_vector_ops.copy_methods;
+    sp_cuda_set_copies(&gpu_copies);
+    gpu_ops = starpu_interface_vector_ops;
+    gpu_ops.interface_size = sizeof(struct sp_gpu_vector);
+    gpu_ops.copy_methods = &gpu_copies;
+    gpu_ops.allocate_data_on_node = allocate;
+    gpu_ops.reuse_data_on_node = reuse;
+    gpu_ops.free_data_on_node = release;
+    gpu_ops.dontcache = memory != NULL;
 }
 
 /* ---- registered --------------------------------------------------------------------------- */
@@ -75,10 +94,11 @@ void sp_vector_take_from(const struct sp_vector_memory *memory)
 static void make(struct sp_tensor *t, void *memory, const char *name)
 {
     int home = memory ? STARPU_MAIN_RAM : -1;
-    struct starpu_vector_interface v = {.id = STARPU_VECTOR_INTERFACE_ID,
-                                        .nx = (uint32_t)t->length,
-                                        .elemsize = t->elem,
-                                        .allocsize = sp_tensor_size(t)};
+    struct sp_gpu_vector gpu = {.vector = {.id = STARPU_VECTOR_INTERFACE_ID,
+                                           .nx = (uint32_t)t->length,
+                                           .elemsize = t->elem,
+                                           .allocsize = sp_tensor_size(t)}};
+    struct starpu_vector_interface *v = &gpu.vector;
     starpu_data_handle_t handle;
 
 #ifdef HAVE_SIMGRID
@@ -88,11 +108,11 @@ static void make(struct sp_tensor *t, void *memory, const char *name)
         SP_NEED(memory, "no addresses for %zu bytes of %s", sp_tensor_size(t), name);
     }
 #endif
-    v.ptr = v.dev_handle = (uintptr_t)memory;
-    if (memory_of_gpus)
-        starpu_data_register(&handle, home, &v, &gpu_ops);
+    v->ptr = v->dev_handle = (uintptr_t)memory;
+    if (has_gpus)
+        starpu_data_register(&handle, home, &gpu, &gpu_ops);
     else
-        starpu_vector_data_register(&handle, home, v.ptr, v.nx, v.elemsize);
+        starpu_vector_data_register(&handle, home, v->ptr, v->nx, v->elemsize);
     starpu_data_set_name(handle, name);
     t->handle = handle;
 }

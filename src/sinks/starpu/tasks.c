@@ -238,7 +238,7 @@ static void run_cpu(void *buffers[], void *arg)
 static void run_cuda(void *buffers[], void *arg)
 {
     run(sp_cuda_kernels(arg), buffers, arg);
-    sp_cuda_queued(arg);
+    sp_cuda_queued(arg, buffers, STARPU_TASK_GET_NBUFFERS(starpu_task_get_current()));
 }
 #endif
 

@@ -212,12 +212,7 @@ int sp_train_check_gpus(struct sp_trainer *t)
 
 bool sp_train_runs_ahead(const struct sp_trainer *t)
 {
-    int64_t room;
-
-    if (!t->place.gpus || getenv("SP_SYNC"))
-        return false;
-    room = sp_runtime_room(sp_runtime_node());
-    return sp_train_planned_bytes(t) < (room > 0 ? room : t->gpu_room) / 6 * 5;
+    return t->place.gpus && !getenv("SP_SYNC");
 }
 
 /* Evictions and fetches take and free buffers all the time, so buffers come from pools if
@@ -276,12 +271,13 @@ static int start_pools(const struct sp_trainer *t)
     static const struct sp_vector_memory memory = {sp_cuda_take, sp_cuda_give};
     int err;
 
-    if (!t->gpu_pools)
-        return 0;
-    err = sp_cuda_pools_start(limit_of(t));
-    if (!err)
-        sp_vector_take_from(&memory);
-    return err;
+    if (t->gpu_pools) {
+        err = sp_cuda_pools_start(limit_of(t));
+        if (err)
+            return err;
+    }
+    sp_vectors_on_gpus(true, t->gpu_pools ? &memory : NULL);
+    return 0;
 }
 
 int sp_train_start_gpus(const struct sp_trainer *t)
@@ -297,6 +293,6 @@ int sp_train_start_gpus(const struct sp_trainer *t)
 
 void sp_train_end_gpus(void)
 {
-    sp_vector_take_from(NULL);
+    sp_vectors_on_gpus(false, NULL);
     sp_cuda_pools_stop();
 }

@@ -22,8 +22,7 @@ int sp_train_choose_device(struct sp_trainer *t);
 int sp_train_check_gpus(struct sp_trainer *t);
 /* Before StarPU starts: sets how it uses GPUs. 0 or -ENOMEM after one line. */
 int sp_train_prepare_gpus(struct sp_trainer *t);
-/* After it started: true if tasks may end for StarPU before their kernels do
- * (sinks/starpu/cuda.h): the plan must leave free a sixth of what StarPU's buffers may have. */
+/* True if tasks may end for StarPU before their kernels do (sinks/starpu/cuda.h). */
 bool sp_train_runs_ahead(const struct sp_trainer *t);
 /* Bytes that this process plans to take on its GPUs: sp_train_planned_bytes, and the kernels'
  * workspaces. */

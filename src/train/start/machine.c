@@ -127,11 +127,13 @@ int *sp_train_stage_workers(const struct sp_trainer *t)
     return worker;
 }
 
-int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction)
+static int predict(const struct sp_trainer *t, const double *measured,
+                   struct sp_prediction *prediction)
 {
     int *worker = sp_train_stage_workers(t), err;
     struct sp_predict_request request = {.plan = &t->plan,
                                          .shape = &t->shape,
+                                         .measured = measured,
                                          .terms = {.machine = &t->machine,
                                                    .devices = 1,
                                                    .recompute = t->recompute,
@@ -149,5 +151,28 @@ int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *predictio
     }
     err = sp_predict(&request, prediction);
     free(worker);
+    return err;
+}
+
+int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction)
+{
+    return predict(t, NULL, prediction);
+}
+
+int sp_train_predict_again(const struct sp_trainer *t, const struct sp_step_report *step,
+                           struct sp_prediction *prediction)
+{
+    const struct sp_plan *plan = &t->plan;
+    double *ms = calloc((size_t)plan->family->ids(&plan->layout) + 1, sizeof *ms);
+    int err;
+
+    if (!ms)
+        return -ENOMEM;
+    for (int s = 0; s < plan->layout.stages; s++)
+        for (int i = 0; i < plan->programs[s].n; i++)
+            ms[plan->family->id(&plan->layout, s, &plan->programs[s].ops[i])] =
+                step->stages[s].ops[i].busy_us / 1e3;
+    err = predict(t, ms, prediction);
+    free(ms);
     return err;
 }

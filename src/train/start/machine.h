@@ -31,5 +31,8 @@ int *sp_train_stage_workers(const struct sp_trainer *t);
 /* Predicts a step of the run: on the workers and processes that it has here if the machine's
  * devices are CPUs, otherwise with a device for each stage. 0 or -ENOMEM. */
 int sp_train_predict(const struct sp_trainer *t, struct sp_prediction *prediction);
+/* The same with ops that take as long as in a step of the run. */
+int sp_train_predict_again(const struct sp_trainer *t, const struct sp_step_report *step,
+                           struct sp_prediction *prediction);
 
 #endif

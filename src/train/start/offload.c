@@ -311,8 +311,7 @@ static bool exceeds_machine(const struct sp_trainer *t)
     return most > machine_share(t);
 }
 
-/* With GPUs, reserves host memory for whole tensors in StarPU's buffers. Streamed keys have
- * places of their own. */
+/* With GPUs, reserves pinned memory of the host for what leaves them. */
 static void reserve_host(const struct sp_trainer *t)
 {
     int64_t sum = 0, room = host_room(t);
@@ -320,7 +319,7 @@ static void reserve_host(const struct sp_trainer *t)
 
     room = unused < room ? unused : room;
     for (int k = 0; t->place.gpus && k < t->place.n_local; k++)
-        sum += sp_eviction_plan_most_tensors(&t->offload.evictions[t->place.first_local + k]);
+        sum += t->offload.evictions[t->place.first_local + k].most_evicted;
     sp_host_reserve(sum < room ? sum : room);
 }
 

@@ -174,7 +174,9 @@ static const struct problem problems[] = {
     {2, 4, 1, 16, 4, 2, 2, {6, 3}},    /* a slice that none sees */
     {1, 4, 2, 8, 4, 5, 3, {5, 4, 7}},  /* one more */
     {4, 8, 4, 8, 12, 12, 2, {12, 12}}, /* the second slice of two */
-    {2, 4, 2, 8, 3, 2, 3, {6, 3, 2}},  {2, 4, 2, 8, 4, 2, 3, {4, 4, 4}}, {1, 1, 1, 8, 1, 0, 1, {1}},
+    {2, 4, 2, 8, 3, 2, 3, {6, 3, 2}},   {2, 4, 2, 8, 4, 2, 3, {4, 4, 4}},
+    {1, 1, 1, 8, 1, 0, 1, {1}},         {2, 4, 2, 8, 5, 12, 1, {12}}, /* all keys are earlier */
+    {3, 3, 3, 16, 9, 11, 3, {5, 4, 2}}, /* of several slices, and fewer than there are queries */
 };
 enum { PROBLEMS = sizeof problems / sizeof problems[0] };
 
@@ -310,13 +312,46 @@ TEST(problems)
             sp_fake_cudnn.runs = copies = 0;
             one_problem(&problems[i], first);
             assert_int_equal(sp_fake_cudnn.runs, 2);
-            if (problems[i].kv_len[0] >= problems[i].q_pos + problems[i].q_len)
+            if (problems[i].kv_len[0] >= problems[i].q_pos + problems[i].q_len ||
+                (problems[i].n_kv == 1 && problems[i].kv_len[0] == problems[i].q_pos))
                 assert_int_equal(copies, 0); /* all that is seen lies in one place */
             assert_int_equal(tiled, 0);
             assert_true(most_workspace <= planned(&problems[i]));
             stop();
         }
     printf("    %d problems, largest error %.1e\n", PROBLEMS, worst);
+}
+
+/* The first of two slices alone, with lse and o of both: its share of dq, and its dkv. */
+TEST(share_of_the_keys)
+{
+    const struct problem both = {2, 4, 2, 8, 6, 12, 2, {12, 6}}, one = {2, 4, 2, 8, 6, 12, 1, {12}};
+
+    for (int first = 0; first < 2; first++) {
+        struct data x, part;
+
+        assert_true(open_table());
+        make_data(&x, &both, true);
+        sp_attention(&x.at, x.q.f, x.kv_f, x.o.f, x.want_lse);
+        make_data(&part, &one, first);
+        memcpy(part.lse, x.want_lse, sizeof(float) * 2 * 4 * 6);
+        for (size_t i = 0; i < x.o.n; i++) {
+            part.o.low[i] = sp_bf16(x.o.f[i]);
+            part.o.f[i] = x.o.f[i];
+        }
+        compute_backward(&part, part.dq.low, first);
+        assert_int_equal(tiled, 0);
+        sp_attention_bwd(&part.at, &(struct sp_attention_bwd){.q = part.q.f,
+                                                              .kv = (const void *const *)part.kv_f,
+                                                              .o = part.o.f,
+                                                              .lse = x.want_lse,
+                                                              .d_o = part.d_o.f,
+                                                              .dq = part.dq.f,
+                                                              .dkv = (void *const *)part.dkv_f});
+        compare(&part.dq, part.dq.f, 2 * ROUNDING);
+        compare(&part.dkv[0], part.dkv[0].f, 2 * ROUNDING);
+        stop();
+    }
 }
 
 /* Forward and backward each keep one plan for a shape, wherever the slices lie in memory. */
@@ -341,7 +376,8 @@ static const double limit = 512 << 20;
 /* Checks the number of runs of a backward whose scores take `whole` times the limit. */
 static void in_parts(const struct problem *p, double whole, int runs)
 {
-    double keys = p->q_pos + p->q_len;
+    bool earlier = p->kv_len[0] + (p->n_kv > 1 ? p->kv_len[1] : 0) == p->q_pos;
+    double keys = p->q_pos + (earlier ? 0 : p->q_len);
 
     sp_fake_cudnn.bytes = whole * limit / (p->batch * p->heads * p->q_len * keys);
     assert_true(open_table());
@@ -398,12 +434,14 @@ TEST(pieces)
                          tail = {1, 1, 1, 8, 300, 12, 1, {330}};
     const struct problem odd = {1, 3, 3, 16, 301, 40, 2, {200, 141}};
     const struct problem grouped = {2, 6, 2, 8, 300, 40, 1, {340}};
+    const struct problem earlier = {2, 2, 2, 8, 300, 340, 2, {200, 140}};
     const struct problem few = {1, 1, 1, 8, 64, 0, 1, {64}};
 
     in_parts(&p, 4 * 1.05, 4);
     in_parts(&p, 4 * 2.2, 4 * 3); /* 44, 128 and 128 queries */
     in_parts(&tail, 2.2, 3);
     in_parts(&odd, 3 * 1.1, 3 * 2);
+    in_parts(&earlier, 4 * 2.2, 4 * 3);
     /* Query heads that share a key head are divided before. */
     in_parts(&grouped, 4 * 1.5, 12);
     if (test_every(2) == 1) {         /* slow under sanitizers */

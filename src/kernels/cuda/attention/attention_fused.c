@@ -63,21 +63,33 @@ static void run_engine(const struct sp_backend *k, const struct engine *engine,
 
 /* ---- slices ---- */
 
+static int keys_of(const struct sp_attention *at)
+{
+    int n = 0;
+
+    for (int j = 0; j < at->n_kv; j++)
+        n += at->kv_len[j];
+    return n;
+}
+
+/* True if the queries come after all of these keys: keys of evicted slices that are streamed
+ * through, or of other members of a ring. Their results are merged with those of the other keys. */
+static bool is_full(const struct sp_attention *at)
+{
+    return keys_of(at) <= at->q_pos;
+}
+
 /* The number of positions that some query sees. */
 static int visible(const struct sp_attention *at)
 {
-    return at->q_pos + at->q_len;
+    return is_full(at) ? keys_of(at) : at->q_pos + at->q_len;
 }
 
-/* False if other devices have some visible keys: their results are merged with these, and no
- * plan is made for it. */
+/* False if some queries see no more keys than there are, and others would see more: no plan is made
+ * for that. */
 static bool all_there(const struct sp_attention *at)
 {
-    int keys = 0;
-
-    for (int j = 0; j < at->n_kv; j++)
-        keys += at->kv_len[j];
-    return keys >= visible(at);
+    return keys_of(at) >= visible(at);
 }
 
 /* The visible positions of slice j, which begins at `start`. */
@@ -110,6 +122,7 @@ static struct sp_fused_shape shape_of(const struct sp_attention *at)
     struct sp_fused_shape s;
 
     memset(&s, 0, sizeof s);
+    s.full = is_full(at);
     s.batch = at->batch;
     s.heads = at->heads;
     s.kv_heads = at->kv_heads;

@@ -125,7 +125,7 @@ struct sp_fused_shape sp_cudnn_piece(const struct sp_cudnn_parts *parts, int i)
     int end = i + 1 < parts->pieces ? sp_cudnn_piece_first(parts, i + 1) : whole->q_len;
 
     s.q_len = end - sp_cudnn_piece_first(parts, i);
-    s.kv_len = whole->kv_len - (whole->q_len - end);
+    s.kv_len = whole->kv_len - (whole->full ? 0 : whole->q_len - end);
     if (sp_cudnn_sums(parts)) {
         s.dkv_rows = s.kv_len;
         s.dkv_row = 2 * s.kv_heads * s.head_dim;

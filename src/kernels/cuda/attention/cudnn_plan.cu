@@ -1,7 +1,7 @@
 /*
  * Attention as a graph of cuDNN, by the header-only cudnn-frontend:
  *
- *   O = softmax(scale Q K^T + causal) V, stats = log-sum-exp
+ *   O = softmax(scale Q K^T + mask) V, stats = log-sum-exp
  *
  * and its backward. libcudnn is opened at its first use: without it a program starts all the same,
  * and uses other kernels.
@@ -134,9 +134,12 @@ void place(const std::shared_ptr<Tensor_attributes> &out, const Tensor_attribute
         .set_data_type(t.get_data_type());
 }
 
-/* The last query sees the last key. With as many queries as keys the first also sees the first. */
+/* If causal, the last query sees the last key. With as many queries as keys the first also sees the
+ * first. */
 template <typename Options> void mask(const sp_fused_shape &s, Options &options)
 {
+    if (s.full)
+        return;
     options
         .set_diagonal_alignment(s.q_len == s.kv_len ? fe::DiagonalAlignment_t::TOP_LEFT
                                                     : fe::DiagonalAlignment_t::BOTTOM_RIGHT)

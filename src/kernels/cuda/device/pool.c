@@ -13,6 +13,7 @@ struct sp_cuda_pool {
     pthread_mutex_t mutex;
     cudaMemPool_t memory;
     cudaStream_t stream; /* orders taking and freeing memory; nothing else uses it */
+    sp_cuda_follow_fn *follow;
     struct sp_idle idle;
 };
 
@@ -81,10 +82,12 @@ static void use_device(const struct sp_cuda_pool *p)
     sp_cuda_must(cudaSetDevice(p->device), "a buffer");
 }
 
-static void release(struct sp_cuda_pool *p, void *memory)
+static void release(struct sp_cuda_pool *p, struct sp_idle_buffer buffer)
 {
     use_device(p);
-    sp_cuda_must(cudaFreeAsync(memory, p->stream), "a buffer that is given back");
+    if (p->follow)
+        p->follow(p->device, buffer.used, p->stream);
+    sp_cuda_must(cudaFreeAsync(buffer.memory, p->stream), "a buffer that is given back");
 }
 
 /* Makes a buffer of any size from memory that the driver's pool has, or gets for it. */
@@ -105,7 +108,7 @@ static void *make(struct sp_cuda_pool *p, size_t bytes)
 static void keep_idle(struct sp_cuda_pool *p, size_t most_bytes)
 {
     while (p->idle.bytes > most_bytes)
-        release(p, sp_idle_oldest(&p->idle).memory);
+        release(p, sp_idle_oldest(&p->idle));
 }
 
 /* Called when other code is short of a device's memory: gives all idle memory back. */
@@ -126,7 +129,8 @@ static void trim(int device)
 
 /* ---- pools ------------------------------------------------------------------------------------ */
 
-int sp_cuda_pool_create(int device, const int *peers, int n, struct sp_cuda_pool **pool)
+int sp_cuda_pool_create(int device, const int *peers, int n, sp_cuda_follow_fn *follow,
+                        struct sp_cuda_pool **pool)
 {
     struct sp_cuda_pool *p = calloc(1, sizeof *p);
     cudaError_t err;
@@ -135,6 +139,7 @@ int sp_cuda_pool_create(int device, const int *peers, int n, struct sp_cuda_pool
         return sp_error(ENOMEM, "cuda: no memory for a list of buffers");
     pthread_mutex_init(&p->mutex, NULL);
     p->device = device;
+    p->follow = follow;
     err = open_memory(p, peers, n);
     if (err != cudaSuccess) {
         sp_cuda_pool_destroy(p);
@@ -148,6 +153,13 @@ int sp_cuda_pool_create(int device, const int *peers, int n, struct sp_cuda_pool
     sp_cuda_when_short(trim);
     *pool = p;
     return 0;
+}
+
+void sp_cuda_pool_settle(struct sp_cuda_pool *p)
+{
+    pthread_mutex_lock(&p->mutex);
+    p->follow = NULL;
+    pthread_mutex_unlock(&p->mutex);
 }
 
 void sp_cuda_pool_destroy(struct sp_cuda_pool *p)
@@ -172,28 +184,30 @@ void sp_cuda_pool_destroy(struct sp_cuda_pool *p)
     free(p);
 }
 
-void *sp_cuda_pool_take(struct sp_cuda_pool *p, size_t bytes, size_t most_idle_bytes)
+void *sp_cuda_pool_take(struct sp_cuda_pool *p, size_t bytes, size_t most_idle_bytes,
+                        uint64_t *used)
 {
-    void *memory;
+    struct sp_idle_buffer buffer;
 
     pthread_mutex_lock(&p->mutex);
-    memory = sp_idle_take(&p->idle, bytes);
+    buffer = sp_idle_take(&p->idle, bytes);
     keep_idle(p, most_idle_bytes);
-    if (!memory)
-        memory = make(p, bytes);
-    while (!memory && p->idle.n) {
-        release(p, sp_idle_oldest(&p->idle).memory);
-        memory = make(p, bytes);
+    if (!buffer.memory)
+        buffer.memory = make(p, bytes);
+    while (!buffer.memory && p->idle.n) {
+        release(p, sp_idle_oldest(&p->idle));
+        buffer.memory = make(p, bytes);
     }
     pthread_mutex_unlock(&p->mutex);
-    return memory;
+    *used = buffer.used;
+    return buffer.memory;
 }
 
-void sp_cuda_pool_give(struct sp_cuda_pool *p, void *memory, size_t bytes)
+void sp_cuda_pool_give(struct sp_cuda_pool *p, void *memory, size_t bytes, uint64_t used)
 {
     pthread_mutex_lock(&p->mutex);
     if (p->idle.n == SP_MOST_IDLE)
-        release(p, sp_idle_oldest(&p->idle).memory);
-    sp_idle_put(&p->idle, memory, bytes);
+        release(p, sp_idle_oldest(&p->idle));
+    sp_idle_put(&p->idle, (struct sp_idle_buffer){memory, bytes, used});
     pthread_mutex_unlock(&p->mutex);
 }

@@ -1,4 +1,4 @@
-// FlashAttention-3's parameters for our attention: dense, causal, all sequences of one length.
+// FlashAttention-3's parameters for our attention: dense, all sequences of one length.
 #include "kernels/cuda/flash3/flash3.h"
 #include "kernels/cuda/device/device.h"
 #include "kernels/cuda/flash3/kernels.h"
@@ -23,7 +23,7 @@ struct layout {
 
 layout layout_of(const sp_fused_shape &s)
 {
-    const int queries = flash3::bwd_queries(s.head_dim), keys = flash3::bwd_keys;
+    const int queries = flash3::bwd_queries(s.head_dim, !s.full), keys = flash3::bwd_keys;
     size_t heads = size_t(s.batch) * s.heads, kv_heads = size_t(s.batch) * s.kv_heads, end = 0;
     bool grouped = s.heads != s.kv_heads;
     layout at = {};
@@ -70,7 +70,7 @@ void describe(Flash_fwd_params &p, const sp_cuda *cuda, const sp_fused_shape &s,
               const sp_fused_tensors &t)
 {
     p.is_bf16 = true;
-    p.is_causal = true;
+    p.is_causal = !s.full;
     p.arch = HOPPER;
     p.num_sm = cuda->multiprocessors;
     p.q_ptr = const_cast<void *>(t.q);
@@ -95,7 +95,7 @@ void describe(Flash_fwd_params &p, const sp_cuda *cuda, const sp_fused_shape &s,
     p.p_dropout = p.rp_dropout = 1;
     p.p_dropout_in_uint8_t = 255;
     p.window_size_left = s.kv_len - 1;
-    p.window_size_right = 0;
+    p.window_size_right = s.full ? s.q_len - 1 : 0;
     p.page_size = 1;
     p.num_splits = 1;
     p.varlen_sort_batches = true;
@@ -106,6 +106,11 @@ void must(cudaError_t error)
 {
     if (error != cudaSuccess)
         throw flash3::refusal{cudaGetErrorString(error)};
+}
+
+template <int D> void run_forward(Flash_fwd_params &p, cudaStream_t stream)
+{
+    (p.is_causal ? flash3::forward<D, true> : flash3::forward<D, false>)(p, stream);
 }
 
 void forward(const sp_cuda *cuda, const sp_fused_shape &s, const sp_fused_tensors &t,
@@ -119,15 +124,21 @@ void forward(const sp_cuda *cuda, const sp_fused_shape &s, const sp_fused_tensor
     // blocks take their next tile from this counter
     must(cudaMemsetAsync(workspace, 0, sizeof(int), cuda->stream));
     p.tile_count_semaphore = static_cast<int *>(workspace);
-    (s.head_dim == 64 ? flash3::forward<64> : flash3::forward<128>)(p, cuda->stream);
+    (s.head_dim == 64 ? run_forward<64> : run_forward<128>)(p, cuda->stream);
 }
 
+// Without a mask only the deterministic kernels are built.
 template <int D> void run_backward(Flash_bwd_params &p, bool grouped, cudaStream_t stream)
 {
-    if (p.deterministic)
-        (grouped ? flash3::backward<D, true, true> : flash3::backward<D, true, false>)(p, stream);
+    if (!p.is_causal)
+        (grouped ? flash3::backward<D, false, true, true>
+                 : flash3::backward<D, false, true, false>)(p, stream);
+    else if (p.deterministic)
+        (grouped ? flash3::backward<D, true, true, true>
+                 : flash3::backward<D, true, true, false>)(p, stream);
     else
-        (grouped ? flash3::backward<D, false, true> : flash3::backward<D, false, false>)(p, stream);
+        (grouped ? flash3::backward<D, true, false, true>
+                 : flash3::backward<D, true, false, false>)(p, stream);
 }
 
 void backward(const sp_cuda *cuda, const sp_fused_shape &s, const sp_fused_tensors &t,

@@ -1,5 +1,5 @@
-// One kernel of FlashAttention-3, causal, in bf16. Each compiles for a minute, as its own object:
-//   -DHEAD_DIM=64|128, for the forward; with -DDETERMINISTIC=0|1 -DGROUPED=0|1 a backward.
+// One kernel of FlashAttention-3, in bf16. Each compiles for a minute, as its own object:
+//   -DHEAD_DIM=64|128 -DCAUSAL=0|1, for the forward; with -DDETERMINISTIC=0|1 -DGROUPED=0|1 a backward.
 #include "kernels/cuda/flash3/kernels.h"
 
 // The checks of FlashAttention end the process. Their header is included here, before they are
@@ -23,14 +23,15 @@
 #ifndef DETERMINISTIC
 #include "flash_fwd_launch_template.h"
 
-// The last ten arguments: causal; not local, no soft cap, all sequences of one length, no pages of
+// The last ten arguments: causal or not; not local, no soft cap, all sequences of one length, no pages of
 // keys, no keys appended, no query beside q, heads not packed, not split, V as it is. Clusters of
 // one block.
-template <> void flash3::forward<HEAD_DIM>(Flash_fwd_params &params, cudaStream_t stream)
+template <>
+void flash3::forward<HEAD_DIM, CAUSAL>(Flash_fwd_params &params, cudaStream_t stream)
 {
     using T = cutlass::bfloat16_t;
 
-    run_flash_fwd<HOPPER, HEAD_DIM, HEAD_DIM, 1, T, T, true, false, false, false, false, false,
+    run_flash_fwd<HOPPER, HEAD_DIM, HEAD_DIM, 1, T, T, CAUSAL, false, false, false, false, false,
                   false, false, false, false>(params, stream);
 }
 #else
@@ -53,16 +54,17 @@ cutlass::GenericBarrier<cutlass::detail::SyncwarpSync>::arrive_inc(void *lock, i
 #endif
 #include "flash_bwd_launch_template.h"
 
-// As in run_mha_bwd_hdim64 and run_mha_bwd_hdim128 for causal attention on Hopper. The first four
-// bools: causal; not local, no soft cap, all sequences of one length. The arguments after Grouped:
+// As in run_mha_bwd_hdim64 and run_mha_bwd_hdim128 on Hopper. The first four bools: causal or not;
+// not local, no soft cap, all sequences of one length. The arguments after Grouped:
 // stages of dO and dS; which products are computed transposed (S and dP, dK and dV, dQ); warp
 // groups, and how they share the products; V stays in memory.
 template <>
-void flash3::backward<HEAD_DIM, DETERMINISTIC, GROUPED>(Flash_bwd_params &params,
-                                                        cudaStream_t stream)
+void flash3::backward<HEAD_DIM, CAUSAL, DETERMINISTIC, GROUPED>(Flash_bwd_params &params,
+                                                                cudaStream_t stream)
 {
-    run_flash_bwd<HOPPER, HEAD_DIM, flash3::bwd_queries(HEAD_DIM), flash3::bwd_keys,
-                  cutlass::bfloat16_t, true, false, false, false, DETERMINISTIC, GROUPED, 2, 2,
-                  true, false, false, 2, 1, 2, HEAD_DIM == 64 ? 2 : 1, false>(params, stream);
+    run_flash_bwd<HOPPER, HEAD_DIM, flash3::bwd_queries(HEAD_DIM, CAUSAL), flash3::bwd_keys,
+                  cutlass::bfloat16_t, CAUSAL, false, false, false, DETERMINISTIC, GROUPED, 2, 2,
+                  true, false, !CAUSAL && HEAD_DIM == 128, 2, 1, 2, HEAD_DIM == 64 ? 2 : 1, false>(
+        params, stream);
 }
 #endif

@@ -14,17 +14,16 @@ struct refusal {
     const char *why;
 };
 
-// Queries and keys of a tile of the backward: what its workspace is made of. As FlashAttention chooses them for causal
-// attention on Hopper.
-constexpr int bwd_queries(int head_dim)
+// Queries and keys of a tile of the backward: what its workspace is made of. As FlashAttention chooses them on Hopper.
+constexpr int bwd_queries(int head_dim, bool causal)
 {
-    return head_dim == 64 ? 128 : 64;
+    return head_dim == 64 ? 128 : causal ? 64 : 80;
 }
 constexpr int bwd_keys = 128;
 
-template <int D> void forward(Flash_fwd_params &params, cudaStream_t stream);
+template <int D, bool Causal> void forward(Flash_fwd_params &params, cudaStream_t stream);
 // Grouped: query heads share a head of keys, and dK and dV are sums over them.
-template <int D, bool Deterministic, bool Grouped>
+template <int D, bool Causal, bool Deterministic, bool Grouped>
 void backward(Flash_bwd_params &params, cudaStream_t stream);
 
 } // namespace flash3
