@@ -119,7 +119,7 @@ static void tell(struct sp_transfers *q, struct sp_transfer_job *t)
     free(t);
 }
 
-/* Of copies, the next one is begun before the last is waited for. */
+/* The next copy is begun before the last is waited for. */
 static void *run(void *arg)
 {
     struct sp_transfers *q = arg;

@@ -153,7 +153,7 @@ cudaError_t sp_pool_allocate(void **pointer, size_t bytes, struct CUmemPoolHandl
 
 /* ---- streams: queue.c, stream.c -------------------------------------------------------------- */
 
-/* What takes turns on a device, at a rate of its own. */
+/* Parts of a device that do one thing after the other, at rates of their own. */
 enum sp_engine { SP_NO_ENGINE, SP_KERNELS, SP_TO_HOST, SP_TO_DEVICE, SP_ENGINES };
 
 /* Something queued. Whoever keeps a pointer holds a reference. */

@@ -123,26 +123,16 @@ static const struct {
     const char *name;
     int slices;
     enum sp_offload_keys keys;
-} cases[] = {{"sppo", 8, SP_KEYS_LEAVE},
-             {"seq1f1b", 5, SP_KEYS_LEAVE},
-             {"terapipe", 6, SP_KEYS_LEAVE},
-             {"sppo:multiplex", 9, SP_KEYS_LEAVE},
-             {"sppo", 4, SP_KEYS_STAY},
-             {"seq1f1b", 3, SP_KEYS_STAY},
-             {"terapipe", 4, SP_KEYS_STAY},
-             {"gpipe", 1, SP_KEYS_STAY},
-             {"1f1b", 1, SP_KEYS_STAY},
-             {"zb1p", 1, SP_KEYS_STAY},
-             {"zbv", 1, SP_KEYS_STAY},
-             {"interleaved", 1, SP_KEYS_STAY},
-             {"dualpipe", 1, SP_KEYS_STAY},
-             {"hanayo", 1, SP_KEYS_STAY},
-             {"chimera", 1, SP_KEYS_STAY},
-             {"sppo:multiplex", 4, SP_KEYS_STAY},
-             {"dualpipev", 1, SP_KEYS_STAY},
-             {"helix", 1, SP_KEYS_STAY},
-             {"helix:bounded", 4, SP_KEYS_STAY},
-             {"helix:ship=attention", 2, SP_KEYS_STAY}};
+} cases[] = {{"sppo", 8, SP_KEYS_LEAVE},         {"seq1f1b", 5, SP_KEYS_LEAVE},
+             {"terapipe", 6, SP_KEYS_LEAVE},     {"sppo:multiplex", 9, SP_KEYS_LEAVE},
+             {"sppo", 4, SP_KEYS_STAY},          {"seq1f1b", 3, SP_KEYS_STAY},
+             {"terapipe", 4, SP_KEYS_STAY},      {"gpipe", 1, SP_KEYS_STAY},
+             {"1f1b", 1, SP_KEYS_STAY},          {"zb1p", 1, SP_KEYS_STAY},
+             {"zbv", 1, SP_KEYS_STAY},           {"interleaved", 1, SP_KEYS_STAY},
+             {"dualpipe", 1, SP_KEYS_STAY},      {"hanayo", 1, SP_KEYS_STAY},
+             {"chimera", 1, SP_KEYS_STAY},       {"sppo:multiplex", 4, SP_KEYS_STAY},
+             {"dualpipev", 1, SP_KEYS_STAY},     {"helix", 1, SP_KEYS_STAY},
+             {"helix:bounded", 4, SP_KEYS_STAY}, {"helix:ship=attention", 2, SP_KEYS_STAY}};
 
 enum { CASES = sizeof cases / sizeof *cases };
 

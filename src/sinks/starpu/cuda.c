@@ -1,7 +1,6 @@
 #include "sinks/starpu/cuda.h"
 #include "codelets/task/codelet.h"
 #include "config.h"
-#include "sinks/starpu/cuda_memory.h"
 #include "sp_error.h"
 #include "starpipe/order.h"
 #include <starpu.h>
@@ -81,7 +80,6 @@ int sp_cuda_start(void)
 void sp_cuda_stop(void)
 {
     sp_order_busy(NULL);
-    sp_cuda_pools_settle();
     starpu_execute_on_each_worker(stop, NULL, STARPU_CUDA);
 }
 

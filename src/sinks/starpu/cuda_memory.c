@@ -3,7 +3,7 @@
 #include "config.h"
 #include "sinks/starpu/cuda.h"
 #include "sp_error.h"
-#include "sinks/starpu/sink.h"
+#include "transport/clock.h"
 #include <math.h>
 #include <starpu.h>
 #include <stdint.h>
@@ -56,12 +56,12 @@ static double copy_rate(void *to, const void *from, cudaStream_t stream)
     double best = 0;
 
     for (int i = 0; i < MEASURED_TIMES; i++) {
-        double start = sp_now_us();
+        double start = sp_clock_us(CLOCK_MONOTONIC);
 
         if (cudaMemcpyAsync(to, from, MEASURED_BYTES, cudaMemcpyDefault, stream) != cudaSuccess ||
             cudaStreamSynchronize(stream) != cudaSuccess)
             return -1;
-        best = fmax(best, 1e6 * MEASURED_BYTES / (sp_now_us() - start));
+        best = fmax(best, 1e6 * MEASURED_BYTES / (sp_clock_us(CLOCK_MONOTONIC) - start));
     }
     return best;
 }
@@ -73,14 +73,14 @@ static double both_rate(char *here, char *there, cudaStream_t out, cudaStream_t 
     double best = 0;
 
     for (int i = 0; i < MEASURED_TIMES; i++) {
-        double start = sp_now_us();
+        double start = sp_clock_us(CLOCK_MONOTONIC);
 
         if (cudaMemcpyAsync(here, there, half, cudaMemcpyDefault, out) != cudaSuccess ||
             cudaMemcpyAsync(there + half, here + half, half, cudaMemcpyDefault, back) !=
                 cudaSuccess ||
             cudaStreamSynchronize(out) != cudaSuccess || cudaStreamSynchronize(back) != cudaSuccess)
             return -1;
-        best = fmax(best, 1e6 * (double)half / (sp_now_us() - start));
+        best = fmax(best, 1e6 * (double)half / (sp_clock_us(CLOCK_MONOTONIC) - start));
     }
     return best;
 }

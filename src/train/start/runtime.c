@@ -82,8 +82,10 @@ int sp_train_start_runtime(struct sp_trainer *t)
 
 void sp_train_stop_runtime(struct sp_trainer *t)
 {
-    if (t->has_starpu && t->place.gpus)
+    if (t->has_starpu && t->place.gpus) {
+        sp_cuda_pools_settle();
         sp_cuda_stop();
+    }
     if (t->has_starpu)
         sp_transport_stop();
     if (t->has_starpu && t->place.gpus)

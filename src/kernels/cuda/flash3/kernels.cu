@@ -26,8 +26,7 @@
 // The last ten arguments: causal or not; not local, no soft cap, all sequences of one length, no pages of
 // keys, no keys appended, no query beside q, heads not packed, not split, V as it is. Clusters of
 // one block.
-template <>
-void flash3::forward<HEAD_DIM, CAUSAL>(Flash_fwd_params &params, cudaStream_t stream)
+template <> void flash3::forward<HEAD_DIM, CAUSAL>(Flash_fwd_params &params, cudaStream_t stream)
 {
     using T = cutlass::bfloat16_t;
 
