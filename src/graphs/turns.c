@@ -1,38 +1,33 @@
 #include "graphs/turns.h"
 #include "sp_error.h"
-#include <pthread.h>
+#include <stdlib.h>
+#include <ucontext.h>
 
+/* Of the second op's stack; pages that it does not reach are not used. */
+enum { STACK_BYTES = 1 << 20 };
+
+/* The ops are expanded by one thread that leaves one of them for the other in the middle: all calls
+ * of StarPU come from the thread that submits, or, simulated, from its actor. */
 struct sp_turns {
-    pthread_mutex_t mutex;
-    pthread_cond_t passed;
     struct sp_op_ctx *op[2];
     void (*expand)(struct sp_op_ctx *c);
-    int turn; /* which op is being expanded */
+    ucontext_t at[2]; /* where each of them goes on */
     int layers[2];
     bool ended[2];
 };
 
-/* Lets the other op go on until it passes too, or ends. With the mutex held. */
+/* Lets the other op go on until it passes too, or ends. */
 static void pass(struct sp_turns *t, int me)
 {
-    if (t->ended[!me])
-        return;
-    t->turn = !me;
-    pthread_cond_broadcast(&t->passed);
-    while (t->turn != me)
-        pthread_cond_wait(&t->passed, &t->mutex);
+    if (!t->ended[!me])
+        SP_NEED(!swapcontext(&t->at[me], &t->at[!me]), "two ops that overlap cannot take turns");
 }
 
 void sp_op_await(struct sp_op_ctx *c)
 {
-    struct sp_turns *t = c->turns;
-
     c->ctx.exchanged = true;
-    if (!t)
-        return;
-    pthread_mutex_lock(&t->mutex);
-    pass(t, c->second);
-    pthread_mutex_unlock(&t->mutex);
+    if (c->turns)
+        pass(c->turns, c->second);
 }
 
 void sp_turns_layer(struct sp_op_ctx *c)
@@ -40,50 +35,38 @@ void sp_turns_layer(struct sp_op_ctx *c)
     struct sp_turns *t = c->turns;
     int me = c->second;
 
-    pthread_mutex_lock(&t->mutex);
     t->layers[me]++;
     while (t->layers[!me] < t->layers[me] && !t->ended[!me])
         pass(t, me);
-    pthread_mutex_unlock(&t->mutex);
 }
 
-static void expand(struct sp_turns *t, int me)
+/* makecontext takes functions of ints: the two halves of an address. */
+static void expand_second(unsigned high, unsigned low)
 {
-    t->expand(t->op[me]);
-    pthread_mutex_lock(&t->mutex);
-    t->ended[me] = true;
-    t->turn = !me;
-    pthread_cond_broadcast(&t->passed);
-    pthread_mutex_unlock(&t->mutex);
-}
+    struct sp_turns *t = (struct sp_turns *)(((uintptr_t)high << 16 << 16) | low);
 
-static void *expand_second(void *arg)
-{
-    struct sp_turns *t = arg;
-
-    pthread_mutex_lock(&t->mutex);
-    while (t->turn != 1)
-        pthread_cond_wait(&t->passed, &t->mutex);
-    pthread_mutex_unlock(&t->mutex);
-    expand(t, 1);
-    return NULL;
+    t->expand(t->op[1]);
+    t->ended[1] = true; /* the first goes on, as uc_link says */
 }
 
 void sp_turns_run(struct sp_op_ctx *first, struct sp_op_ctx *second,
                   void (*expand_op)(struct sp_op_ctx *c))
 {
     struct sp_turns t = {.op = {first, second}, .expand = expand_op};
-    pthread_t thread;
+    uintptr_t at = (uintptr_t)&t;
+    void *stack = malloc(STACK_BYTES);
 
-    pthread_mutex_init(&t.mutex, NULL);
-    pthread_cond_init(&t.passed, NULL);
+    SP_NEED(stack && !getcontext(&t.at[1]), "no memory for two ops that overlap");
+    t.at[1].uc_stack.ss_sp = stack;
+    t.at[1].uc_stack.ss_size = STACK_BYTES;
+    t.at[1].uc_link = &t.at[0];
+    makecontext(&t.at[1], (void (*)(void))expand_second, 2, (unsigned)(at >> 16 >> 16),
+                (unsigned)at);
     first->turns = second->turns = &t;
     second->second = true;
-    SP_NEED(!pthread_create(&thread, NULL, expand_second, &t),
-            "no thread for two ops that overlap");
-    expand(&t, 0);
-    pthread_join(thread, NULL);
+    expand_op(first);
+    t.ended[0] = true;
+    pass(&t, 0);
     first->turns = second->turns = NULL;
-    pthread_cond_destroy(&t.passed);
-    pthread_mutex_destroy(&t.mutex);
+    free(stack);
 }

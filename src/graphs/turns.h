@@ -2,8 +2,8 @@
  * Two ops that overlap, of a stage whose members exchange tensors within layers. They are expanded
  * in turns: where one would wait for what other members send, the tasks of the other come first, so
  * that one computes while the other's tensors travel (as STP does for tensor groups, arXiv
- * 2510.27257). Each expansion has a thread, of which one runs at a time; the turns
- * depend on nothing but the ops, so that all members submit the same exchanges in the same order.
+ * 2510.27257). The turns depend on nothing but the ops, so that all members submit the same exchanges
+ * in the same order.
  */
 #ifndef SP_TURNS_H
 #define SP_TURNS_H

@@ -72,6 +72,9 @@ done
 whole=$(simulated --schedule dualpipev $sizes)
 flops=$(simulated --schedule dualpipev $sizes --share flops)
 holds "$flops < $whole" || fail "dualpipev: --share flops gives $flops, whole $whole"
+# In a group the two are expanded in turns.
+turns=$(simulated --schedule dualpipev $sizes --tensor-parallel 2)
+holds "${turns:-0} > 0 && ${turns:-0} < 1.5 * $whole" || fail "dualpipev --tensor-parallel 2: ${turns:-nothing}, alone $whole"
 
 [ -s "$work/errors" ] && fail "on stderr: $(head -n 3 "$work/errors")"
 finish
