@@ -1,5 +1,6 @@
 #include "plan/recompute.h"
 #include "plan/memory.h"
+#include "policies/lowering/parking.h"
 #include "policies/families/families.h"
 #include "sp_error.h"
 #include <stdlib.h>
@@ -334,9 +335,11 @@ static int64_t least_of(const struct trial *t)
     return sp_memory_sum(&lack.memory) + lack.least;
 }
 
-/* Takes the mode that needs least, if nothing fits. */
+/* Takes the mode that needs least, if nothing fits. What is parked was chosen for layers that keep
+ * all. */
 static void take_least(struct trial *t)
 {
+    struct sp_parking *parking = t->wish->plan->parking;
     int64_t least = INT64_MAX;
 
     t->wish->plan->recompute = NULL;
@@ -344,6 +347,8 @@ static void take_least(struct trial *t)
         int64_t bytes;
 
         t->mode = (enum sp_recompute)mode;
+        if (parking)
+            parking->recompute = t->mode;
         bytes = refused(t) ? INT64_MAX : least_of(t);
         if (bytes < least) {
             least = bytes;

@@ -90,6 +90,7 @@ together 2 "adaptive --memory-limit 24M" --schedule 1f1b --micro-batches 6
 
 few="train --data $work/text --model gpt-tiny --seq 32 --stages 2 --micro-batches 4 --offload-peers"
 refused "offload-peers is not available with helix" $few --schedule helix
+refused "needs [0-9.]+ MiB .*raise the limit" $few --recompute auto --memory-limit 1M --hardware h100-ib
 refused "offload-peers is not available with --slices" $few --schedule sppo --slices 4
 refused "offload-peers is not available with --vocabulary-parallel" $few --vocabulary-parallel
 refused "offload-peers is not available with orders that are searched again" $few --schedule zb1p:auto

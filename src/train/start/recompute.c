@@ -1,5 +1,6 @@
 #include "train/start/phases.h"
 #include "plan/recompute.h"
+#include "policies/lowering/parking.h"
 #include "sp_error.h"
 #include "train/options.h"
 #include "train/start/machine.h"
@@ -82,6 +83,8 @@ int sp_train_choose_recompute(struct sp_trainer *t)
     if (err == -ENOMEM)
         return sp_error(ENOMEM, "no memory to choose what %d stages compute again", stages);
     t->recompute = chosen.mode;
+    if (t->plan.parking)
+        t->plan.parking->recompute = chosen.mode;
     if (err)
         return 0; /* the check of the limit says what is needed at least */
     t->plan.recompute = chosen.layer;
