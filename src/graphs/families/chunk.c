@@ -97,8 +97,7 @@ static void open_backward(struct sp_op_ctx *c, int i)
     sp_offload_slot(c, c->count - 1 - i);
     sp_streamed_keys_next_layer(c, i);
     /* at the end of a group of layers that keeps one input */
-    if ((mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION) &&
-        (i == c->count - 1 || (i + 1) % every == 0))
+    if (!sp_stash_keeps(mode, SP_STASH_PRE) && (i == c->count - 1 || (i + 1) % every == 0))
         recompute(c, i / every * every, i);
     else
         sp_zero_gather(c, i);

@@ -298,7 +298,7 @@ static int first_of(const struct sp_op_ctx *c, const struct sp_op *op)
         return count ? first : -1;
     last = count - 1;
     mode = sp_layer_recompute(plan, c->g->cfg.recompute, first + last);
-    if (op->pass == SP_B && (mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION))
+    if (op->pass == SP_B && !sp_stash_keeps(mode, SP_STASH_PRE))
         last = last / every * every; /* of a group that keeps one input */
     return first + last;
 }

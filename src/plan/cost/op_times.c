@@ -350,7 +350,7 @@ static double price_again(const struct pricing *p, int stage, const struct sp_op
         if (!work[i].input || work[i].layers == 0)
             continue;
         mode = mode_of(p, &work[i], last);
-        if (mode != SP_RECOMPUTE_FULL && mode != SP_RECOMPUTE_NO_ATTENTION)
+        if (sp_stash_keeps(mode, SP_STASH_PRE))
             continue;
         for (int l = last; l >= first + (last - first) / p->terms.every * p->terms.every; l--)
             sum += again(p, times_of(p, &work[i]), &work[i], l);

@@ -63,7 +63,7 @@ enum sp_recompute sp_units_recompute(const struct sp_units_builder *b, const str
 
 static bool is_recomputed(enum sp_recompute mode)
 {
-    return mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION;
+    return !sp_stash_keeps(mode, SP_STASH_PRE);
 }
 
 /* Seconds of a layer of an op: up to attention, and after it. */

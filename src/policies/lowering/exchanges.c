@@ -89,7 +89,7 @@ static struct shared shared_again(const struct sp_plan *plan, const struct sp_sh
     bool parts = plan->family->facts.parts;
     int pre = w->qkv_with_attention ? w->attention : w->pre && !parts;
 
-    if (!w->input || (mode != SP_RECOMPUTE_FULL && mode != SP_RECOMPUTE_NO_ATTENTION))
+    if (!w->input || sp_stash_keeps(mode, SP_STASH_PRE))
         return (struct shared){0, 0};
     return (struct shared){pre + (2 + (parts ? 1 + inside_again(sh, w, mode) : 0)) * w->post,
                            (1 + parts) * w->post};
@@ -218,7 +218,7 @@ static int64_t gathers(const struct sp_lowering *l, const struct sp_op_work *wor
 
     for (int i = 0; work->input && i < work->layers; i++) {
         enum sp_recompute mode = sp_layer_recompute(l->plan, l->recompute, work->first + i);
-        bool again = mode == SP_RECOMPUTE_FULL || mode == SP_RECOMPUTE_NO_ATTENTION;
+        bool again = !sp_stash_keeps(mode, SP_STASH_PRE);
 
         times += again && (i + 1) % l->every && i + 1 < work->layers;
     }
