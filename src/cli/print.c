@@ -22,6 +22,13 @@ json_t *sp_json_reals(const double *v, int n)
     return list;
 }
 
+json_t *sp_tiers_json(struct sp_tier_bytes b)
+{
+    return json_pack("{s:I,s:I,s:I,s:I}", "kept_bytes", (json_int_t)b.kept, "recomputed_bytes",
+                     (json_int_t)b.recomputed, "parked_bytes", (json_int_t)b.parked,
+                     "evicted_bytes", (json_int_t)b.evicted);
+}
+
 void sp_json_add_programs(const struct sp_plan *plan, const struct sp_times *times, json_t *root)
 {
     json_t *ranks = json_array(), *all = json_array();

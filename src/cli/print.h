@@ -3,6 +3,7 @@
 #define SP_CLI_PRINT_H
 
 #include "plan/machine/machine.h"
+#include "plan/offload/offload.h"
 #include "policies/plan.h"
 #include "policies/simulation/times.h"
 #include <jansson.h>
@@ -15,6 +16,10 @@
 int sp_json_print(json_t *root, size_t flags, FILE *out);
 
 json_t *sp_json_reals(const double *v, int n);
+
+/* {kept_bytes, recomputed_bytes, parked_bytes: on other stages, evicted_bytes}: where activations of
+ * a step wait for their backwards. */
+json_t *sp_tiers_json(struct sp_tier_bytes bytes);
 
 /* Adds "ranks", the ops of each stage, and "times", the [start, end] of each of them. */
 void sp_json_add_programs(const struct sp_plan *plan, const struct sp_times *times, json_t *root);

@@ -28,8 +28,10 @@ pasted '^mpirun\|-np\|8\|starpipe\|train\|--model\|gpt3-1.3b\|.*--stages\|8\|.*-
 said "plan --top" '^schedule' $long --top 3 --schedule 1f1b
 said "plan, too low a limit" '^nothing fits' $long --memory-limit 1GiB --schedule 1f1b --devices 1
 pasted '\|--tensor-parallel\|2\|' $long --devices 2 --group tensor --schedule 1f1b
-said "plan, no group trains" 'simulated only' $long --devices 2 --schedule sppo:multiplex --slices 4 --simulated
-refused "no schedule that train runs takes .* --simulated, may do" $long --devices 2 --schedule sppo:multiplex --slices 4
+said "plan, no group trains" 'simulated only' $long --devices 2 --group tensor --schedule sppo:multiplex --slices 4 \
+    --simulated
+refused "no schedule that train runs takes .* --simulated, may do" $long --devices 2 --group tensor \
+    --schedule sppo:multiplex --slices 4
 refused "none of f32|bf16" plan --model gpt-tiny --seq 64 --dtype f16
 
 # layouts NAME OPTION...: the JSON of plan in $work/NAME.json

@@ -62,14 +62,14 @@ together()
     python3 - "$work/kept.jsonl" "$work/parked.jsonl" "$work/dry.json" << 'END' || fail "$what: not as planned"
 import json, sys
 kept, parked = ([json.loads(line) for line in open(name)] for name in sys.argv[1:3])
-dry = json.load(open(sys.argv[3]))["stages"]
+dry = json.load(open(sys.argv[3]))
 offload, before, after = parked[0]["offload"], kept[-1]["stages"], parked[-1]["stages"]
 away, planned = offload["parked_bytes"], offload["planned_bytes"]
 assert sum(away) > 0 and sum(offload["leaving_bytes"]) > 0, (away, offload["leaving_bytes"])
 more = [b["bytes_sent"] - a["bytes_sent"] for a, b in zip(before, after)]
 assert sum(more) == 2 * sum(away) and all(m >= a for m, a in zip(more, away)), (more, away)
 for s, stage in enumerate(after):
-    assert stage["bytes_sent"] == dry[s]["bytes_sent"] and away[s] == dry[s]["parked_bytes"]
+    assert stage["bytes_sent"] == dry["stages"][s]["bytes_sent"] and away[s] == dry["tiers"][s]["parked_bytes"]
     assert stage["bytes_offloaded"] == stage["bytes_brought_back"] == offload["leaving_bytes"][s]
     assert stage["live_activation_bytes"] == 0
 processes = parked[0]["processes"]

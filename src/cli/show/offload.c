@@ -1,5 +1,6 @@
 /* --offload and --memory-limit of `show --model`: plan the offloading before the plan is
  * simulated. */
+#include "cli/print.h"
 #include "cli/show/show.h"
 #include "plan/offload/offload.h"
 #include "sp_figure.h"
@@ -76,14 +77,8 @@ json_t *sp_show_tiers_json(const struct sp_show *show)
 {
     json_t *stages = json_array();
 
-    for (int s = 0; s < show->plan->layout.stages; s++) {
-        struct sp_tier_bytes b = tiers_of(show, s);
-
-        json_array_append_new(
-            stages, json_pack("{s:I,s:I,s:I,s:I}", "kept_bytes", (json_int_t)b.kept,
-                              "recomputed_bytes", (json_int_t)b.recomputed, "parked_bytes",
-                              (json_int_t)b.parked, "evicted_bytes", (json_int_t)b.evicted));
-    }
+    for (int s = 0; s < show->plan->layout.stages; s++)
+        json_array_append_new(stages, sp_tiers_json(tiers_of(show, s)));
     return stages;
 }
 

@@ -9,9 +9,8 @@
  *   stages[]          {parameters_bytes (weights and gradients), optimizer_bytes (two moments),
  *                     activations_bytes, workspace_bytes, buffer_bytes: as the log has them after
  *                     as many steps; bytes_sent: of a step, to other processes; each stage counts
- *                     as a process of its own unless a launcher started several; kept_bytes,
- *                     recomputed_bytes, parked_bytes (on other stages), evicted_bytes (in main memory
- *                     or on disk): where the activations of a step's forwards wait}
+ *                     as a process of its own unless a launcher started several}
+ *   tiers[]           of each stage, as `show` has them: where the activations of a step wait
  */
 #include "cli/print.h"
 #include "cli/train/train.h"
@@ -227,31 +226,28 @@ static int print_json(const struct sp_trainer *t, const struct sp_prediction *p,
                       const struct sp_memory *m, const struct sp_count *made,
                       const struct sp_count *sent)
 {
-    json_t *stages = json_array(), *root;
+    json_t *stages = json_array(), *tiers = json_array(), *root;
 
     for (int s = 0; s < t->plan.layout.stages; s++) {
         int64_t optimizer = sp_memory_optimizer(&t->plan, &t->shape, s);
-        struct sp_tier_bytes tiers = tiers_of(t, s);
 
-        json_array_append_new(
-            stages,
-            json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "parameters_bytes",
-                      (json_int_t)(m[s].states - optimizer), "optimizer_bytes",
-                      (json_int_t)optimizer, "activations_bytes", (json_int_t)m[s].activations,
-                      "workspace_bytes", (json_int_t)m[s].workspace, "buffer_bytes",
-                      (json_int_t)made[s].buffers, "bytes_sent", (json_int_t)sent[s].sent,
-                      "kept_bytes", (json_int_t)tiers.kept, "recomputed_bytes",
-                      (json_int_t)tiers.recomputed, "parked_bytes", (json_int_t)tiers.parked,
-                      "evicted_bytes", (json_int_t)tiers.evicted));
+        json_array_append_new(tiers, sp_tiers_json(tiers_of(t, s)));
+        json_array_append_new(stages, json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "parameters_bytes",
+                                                (json_int_t)(m[s].states - optimizer),
+                                                "optimizer_bytes", (json_int_t)optimizer,
+                                                "activations_bytes", (json_int_t)m[s].activations,
+                                                "workspace_bytes", (json_int_t)m[s].workspace,
+                                                "buffer_bytes", (json_int_t)made[s].buffers,
+                                                "bytes_sent", (json_int_t)sent[s].sent));
     }
-    root =
-        json_pack("{s:s,s:o*,s:o*,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o}", "schedule",
-                  t->plan.def->name, "auto", choice_json(t), "update", update_json(t),
-                  "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
-                  t->cfg.groups.context_parallel, "tensor_parallel", t->cfg.groups.tensor_parallel,
-                  "zero", t->cfg.groups.zero, "hardware", sp_utf8_json(t->machine.name),
-                  "hardware_assumed", sp_train_machine_is_assumed(t), "predicted_step_ms",
-                  p->step_ms, "predicted_bubble", p->times.bubble_ratio, "stages", stages);
+    root = json_pack("{s:s,s:o*,s:o*,s:i,s:i,s:i,s:i,s:o,s:b,s:f,s:f,s:o,s:o}", "schedule",
+                     t->plan.def->name, "auto", choice_json(t), "update", update_json(t),
+                     "data_parallel", t->cfg.groups.data_parallel, "context_parallel",
+                     t->cfg.groups.context_parallel, "tensor_parallel",
+                     t->cfg.groups.tensor_parallel, "zero", t->cfg.groups.zero, "hardware",
+                     sp_utf8_json(t->machine.name), "hardware_assumed",
+                     sp_train_machine_is_assumed(t), "predicted_step_ms", p->step_ms,
+                     "predicted_bubble", p->times.bubble_ratio, "stages", stages, "tiers", tiers);
     return sp_json_print(root, 0, stdout) ? sp_error(EIO, "train: the prediction cannot be written")
                                           : 0;
 }
