@@ -175,7 +175,8 @@ static int copy_now(void *from, unsigned from_node, void *to, unsigned to_node)
     unsigned node = starpu_node_get_kind(from_node) == STARPU_CUDA_RAM ? from_node : to_node;
     const struct worker *w = worker_of(starpu_memory_node_get_devid(node));
 
-    sp_cuda_must(cudaStreamSynchronize(w->stream), "before a copy");
+    if (w)
+        sp_cuda_must(cudaStreamSynchronize(w->stream), "before a copy");
     return starpu_interface_vector_ops.copy_methods->any_to_any(from, from_node, to, to_node, NULL);
 }
 

@@ -45,8 +45,8 @@ struct sp_backend;
 const struct sp_backend *sp_cuda_kernels(const void *arg);
 void sp_cuda_queued(const void *arg, void *buffers[], int n);
 
-/* The data interface of tensors of a run with GPUs: StarPU's vector, and the last task that used its
- * buffer on this node; 0: none. */
+/* The data interface of tensors of a run with GPUs, which sp_vectors_on_gpus (device_memory.h) sets:
+ * StarPU's vector, and the last task that used its buffer on this node; 0: none. */
 struct sp_gpu_vector {
     struct starpu_vector_interface vector;
     uint64_t used;

@@ -9,6 +9,7 @@
 #include "offload/host_memory.h"
 #include "sinks/starpu/cuda.h"
 #include "sinks/starpu/cuda_memory.h"
+#include "sinks/starpu/device_memory.h"
 #include "sinks/starpu/runtime.h"
 #include "sp_error.h"
 #include "starpipe/trainer.h"
@@ -269,9 +270,11 @@ static int start_runtime(const struct sp_placement *pl)
     if (err && started)
         sp_transport_stop();
     err = err ? err : sp_placement_bind(pl);
-    if (err)
-        return err;
-    return pl->gpus ? sp_cuda_start() : 0;
+    if (!err && pl->gpus) {
+        err = sp_cuda_start();
+        sp_vectors_on_gpus(true, NULL);
+    }
+    return err;
 }
 
 static void stop_runtime(const struct sp_placement *pl)
@@ -279,6 +282,7 @@ static void stop_runtime(const struct sp_placement *pl)
     if (pl->gpus)
         sp_cuda_stop();
     sp_transport_stop();
+    sp_vectors_on_gpus(false, NULL);
 }
 
 /* Notes, on rank 0, how far the figures can be trusted, says so unless they are known to be rough, and refuses those that
