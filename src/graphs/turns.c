@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <ucontext.h>
 
-/* Of the second op's stack; pages that it does not reach are not used. */
+/* The second op's stack; pages that it does not reach are not used. */
 enum { STACK_BYTES = 1 << 20 };
 
 /* The ops are expanded by one thread that leaves one of them for the other in the middle: all calls

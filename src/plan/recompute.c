@@ -335,7 +335,7 @@ static int64_t least_of(const struct trial *t)
     return sp_memory_sum(&lack.memory) + lack.least;
 }
 
-/* Takes the mode that needs least, if nothing fits. What is parked was chosen for layers that keep
+/* Takes the mode that needs least, if nothing fits. Tensors to park were chosen for layers that keep
  * all. */
 static void take_least(struct trial *t)
 {
