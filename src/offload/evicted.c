@@ -25,9 +25,9 @@ struct sp_leave {
 };
 
 /*
- * A transfer of a buffer's pieces. It starts once the buffer is acquired on `node`. A last read is
- * preceded by a gate, an acquisition of the buffer without memory, which is released once the caller
- * wants the tensor.
+ * A transfer of a buffer's pieces. It starts once the buffer is acquired. A last read is preceded by
+ * a gate, an acquisition of the buffer without memory, which is released once the caller wants the
+ * tensor.
  */
 struct sp_return {
     struct sp_evicted *evicted;

@@ -217,16 +217,29 @@ static struct sp_tensor *shard_of(const struct sp_op_ctx *c, int layer, int k, e
     return b ? b->state[state] : NULL;
 }
 
-/* Lets ops find whole weights. */
-static void use_weights(struct sp_op_ctx *c, const struct whole *w, int layer, int k)
+/* The pointer by which ops find the whole weights, or the whole gradient, of block k of a layer; NULL:
+ * the stage does not have it. */
+static struct sp_tensor **place_of(const struct sp_op_ctx *c, int layer, int k, enum sp_state state)
 {
     struct sp_block *b = block_of(c->st, layer, k);
-    struct sp_tensor *whole = w ? w->buffer.whole : NULL;
 
     if (is_shipped(c, layer))
-        c->shards->w[SP_LAYER_BLOCKS * (layer - c->first) + k] = whole;
-    else if (b)
-        b->w = whole;
+        return &(state == SP_STATE_W
+                     ? c->shards->w
+                     : c->shards->gradient)[SP_LAYER_BLOCKS * (layer - c->first) + k];
+    if (!b)
+        return NULL;
+    return state == SP_STATE_W ? &b->w : &b->g;
+}
+
+/* Lets ops find a whole block. NULL: there is none. */
+static void use_whole(const struct sp_op_ctx *c, const struct whole *w, int layer, int k,
+                      enum sp_state state)
+{
+    struct sp_tensor **place = place_of(c, layer, k, state);
+
+    if (place)
+        *place = w ? w->buffer.whole : NULL;
 }
 
 /* Gathers a block: every pipeline sends its shard to all others. NULL: no buffer is free. */
@@ -266,7 +279,7 @@ void sp_zero_gather_block(struct sp_op_ctx *c, enum sp_block_kind kind, int laye
     w = w ? w : gather(c, k, layer, shard);
     SP_NEED(w, "internal: starpipe: no buffer for the weights of a layer");
     w->used = true;
-    use_weights(c, w, layer, k);
+    use_whole(c, w, layer, k, SP_STATE_W);
 }
 
 void sp_zero_drop_block(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
@@ -275,7 +288,7 @@ void sp_zero_drop_block(struct sp_op_ctx *c, enum sp_block_kind kind, int layer)
     int k = index_of(kind);
 
     give_back(c->st->zero, find(weights, k, layer, true));
-    use_weights(c, find(weights, k, layer, true), layer, k);
+    use_whole(c, find(weights, k, layer, true), layer, k, SP_STATE_W);
 }
 
 static void gather_layer_ahead(struct sp_op_ctx *c, int layer)
@@ -351,18 +364,6 @@ void sp_zero_drop(struct sp_op_ctx *c, int i)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Lets ops find a whole gradient. */
-static void use_gradient(struct sp_op_ctx *c, const struct whole *w, int layer, int k)
-{
-    struct sp_block *b = block_of(c->st, layer, k);
-    struct sp_tensor *whole = w ? w->buffer.whole : NULL;
-
-    if (is_shipped(c, layer))
-        c->shards->gradient[SP_LAYER_BLOCKS * (layer - c->first) + k] = whole;
-    else if (b)
-        b->g = whole;
-}
-
 static void clear(const struct sp_op_ctx *c, struct whole *w)
 {
     struct sp_task_context ctx = c->ctx;
@@ -381,7 +382,7 @@ void sp_zero_take_block_gradient(struct sp_op_ctx *c, enum sp_block_kind kind, i
         w = take(&c->st->zero->gradients, k, layer);
         SP_NEED(w, "internal: starpipe: no buffer for the gradients of a layer");
         clear(c, w);
-        use_gradient(c, w, layer, k);
+        use_whole(c, w, layer, k, SP_STATE_G);
     }
     w->pending += c->ctx.pass == 'B';
 }
@@ -427,7 +428,7 @@ static void leave_gradient(struct sp_op_ctx *c, struct whole *w, int k)
         clear(c, w);
         return;
     }
-    use_gradient(c, NULL, w->layer, k);
+    use_whole(c, NULL, w->layer, k, SP_STATE_G);
     give_back(c->st->zero, w);
 }
 

@@ -56,7 +56,7 @@ struct sp_gpu_vector {
  * streams. */
 void sp_cuda_set_copies(struct starpu_data_copy_methods *methods);
 
-/* Lets a stream follow a task of the worker of a GPU; 0: it need not. */
+/* Lets a stream follow a task of the worker of a GPU; 0: it need not, nor after sp_cuda_stop. */
 struct CUstream_st; /* CUDA's: cudaStream_t points to it */
 void sp_cuda_follow(int device, uint64_t used, struct CUstream_st *stream);
 /* The number of the last task so far of the worker of a GPU's memory. */

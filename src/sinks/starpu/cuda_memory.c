@@ -195,13 +195,6 @@ int sp_cuda_pools_start(int64_t budget_bytes)
     return err;
 }
 
-void sp_cuda_pools_settle(void)
-{
-    for (unsigned node = 0; node < STARPU_MAXNODES; node++)
-        if (pools[node].pool)
-            sp_cuda_pool_settle(pools[node].pool);
-}
-
 void sp_cuda_pools_stop(void)
 {
     for (unsigned node = 0; node < STARPU_MAXNODES; node++) {
@@ -299,10 +292,6 @@ int sp_cuda_pools_start(int64_t budget_bytes)
 {
     (void)budget_bytes;
     return -ENOSYS;
-}
-
-void sp_cuda_pools_settle(void)
-{
 }
 
 void sp_cuda_pools_stop(void)

@@ -38,13 +38,11 @@ void sp_cuda_copy_wait(struct sp_cuda_copies *copies);
  * Pools of memory for StarPU's buffers on the GPUs of this process (kernels/cuda/device/pool.h), if
  * each of them has one. Start them after StarPU started, stop them after it has ended. Bytes that
  * StarPU counts on a GPU and idle bytes together exceed neither `budget_bytes` (0: no budget) nor
- * StarPU's limit. 0, or -errno after one line on stderr. Settle them when no kernel is left, before
- * the workers' streams end. sp_cuda_take and sp_cuda_give take a
- * memory node: see sinks/starpu/device_memory.h.
+ * StarPU's limit. 0, or -errno after one line on stderr. sp_cuda_take and sp_cuda_give take a memory
+ * node: see sinks/starpu/device_memory.h.
  */
 bool sp_cuda_has_pool(int device);
 int sp_cuda_pools_start(int64_t budget_bytes);
-void sp_cuda_pools_settle(void);
 void sp_cuda_pools_stop(void);
 void *sp_cuda_take(unsigned node, size_t bytes, uint64_t *used);
 void sp_cuda_give(unsigned node, void *memory, size_t bytes, uint64_t used);

@@ -82,10 +82,8 @@ int sp_train_start_runtime(struct sp_trainer *t)
 
 void sp_train_stop_runtime(struct sp_trainer *t)
 {
-    if (t->has_starpu && t->place.gpus) {
-        sp_cuda_pools_settle();
+    if (t->has_starpu && t->place.gpus)
         sp_cuda_stop();
-    }
     if (t->has_starpu)
         sp_transport_stop();
     if (t->has_starpu && t->place.gpus)

@@ -155,13 +155,6 @@ int sp_cuda_pool_create(int device, const int *peers, int n, sp_cuda_follow_fn *
     return 0;
 }
 
-void sp_cuda_pool_settle(struct sp_cuda_pool *p)
-{
-    pthread_mutex_lock(&p->mutex);
-    p->follow = NULL;
-    pthread_mutex_unlock(&p->mutex);
-}
-
 void sp_cuda_pool_destroy(struct sp_cuda_pool *p)
 {
     if (!p)

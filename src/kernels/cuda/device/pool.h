@@ -24,9 +24,6 @@ bool sp_cuda_pool_supported(int device);
 typedef void sp_cuda_follow_fn(int device, uint64_t used, struct CUstream_st *stream);
 int sp_cuda_pool_create(int device, const int *peers, int n, sp_cuda_follow_fn *follow,
                         struct sp_cuda_pool **pool);
-/* All kernels have ended: `follow` is not called any more. */
-void sp_cuda_pool_settle(struct sp_cuda_pool *pool);
-
 /* Destroys a pool to which all buffers were given back, and whose memory the GPU no longer uses. */
 void sp_cuda_pool_destroy(struct sp_cuda_pool *pool);
 
