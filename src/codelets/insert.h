@@ -336,10 +336,11 @@ struct sp_update {
     float bias1, bias2;  /* 1 - beta^t */
     float factor;        /* of the gradient: min(1, clip / norm) */
     bool keeps_gradient; /* it is not cleared: another task does that where it lies */
+    unsigned restarts;   /* these of its matrices are not cleared either, and become stale */
 };
 
 /* AdamW on the elements of a block from `first` on, as many as the handles have, all f32; clears
- * the gradient, unless the task only reads it. Weight decay applies to the tensors marked for it. low = w, rounded to `dtype`,
+ * the gradient, as far as `hp` wants that. Weight decay applies to the tensors marked for it. low = w, rounded to `dtype`,
  * unless that is f32. */
 void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params *params,
                       enum sp_block_kind kind, int layer, size_t first, const struct sp_update *hp,

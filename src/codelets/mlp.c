@@ -63,7 +63,7 @@ static void mlp_bwd(const struct sp_backend *k, const struct mlp_bwd_buffers *b,
     ONE(n2, SP_READ)              /* (T,h) */                                                      \
     ONE(dy, SP_READ)              /* (T,h) */                                                      \
     ONE(du, SP_READ)              /* (T,up) */                                                     \
-    ONE(grad, SP_READ_WRITE)      /* += products' weights and biases in the block */               \
+    ONE(grad, SP_ADD)             /* += products' weights and biases in the block */               \
     OPTIONAL(g, SP_READ)          /* (T,f), or: */                                                 \
     OPTIONAL(u, SP_READ)          /* (T,up), of which g is made again */                           \
     OPTIONAL(scratch, SP_SCRATCH) /* for that */
@@ -77,8 +77,10 @@ static void mlp_wgrad(const struct sp_backend *k, const struct mlp_wgrad_buffers
 
     if (!b->g)
         sp_mlp_activate(k, &(struct sp_mlp){.sh = sh, .rows = sh->rows, .u = b->u}, g);
-    sp_projection_wgrad(k, sp_projection(sh, SP_TO_UP, sh->rows), b->n2, b->du, b->grad);
-    sp_projection_wgrad(k, sp_projection(sh, SP_TO_DOWN, sh->rows), g, b->dy, b->grad);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_UP, sh->rows), a->overwrites, b->n2, b->du,
+                        b->grad);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_DOWN, sh->rows), a->overwrites, g, b->dy,
+                        b->grad);
 }
 
 SP_CODELET(mlp_fwd);
@@ -125,6 +127,7 @@ void sp_mlp_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
         sp_task_new(ctx, &mlp_wgrad_cl, "mlp.w", sh, sizeof(struct sp_task_args));
 
     ((struct sp_task_args *)task->args)->variant = g != NULL;
+    sp_task_overwrites(task, grad, SP_MLP_MATRICES);
     SP_TASK_BUFFERS(task, mlp_wgrad, .n2 = n2, .dy = dy, .du = du, .grad = grad, .g = g,
                     .u = g ? NULL : u,
                     .scratch = g ? NULL : sp_scratch_rows(ctx, sh, sh->model.mlp));

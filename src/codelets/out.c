@@ -55,15 +55,16 @@ static void out_bwd(const struct sp_backend *k, const struct out_bwd_buffers *b,
 }
 
 #define OUT_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
-    ONE(o, SP_READ)       /* (T,q) */                                                              \
-    ONE(dr, SP_READ)      /* (T,h) */                                                              \
-    ONE(g, SP_READ_WRITE) /* += weight and bias of the product in the block */
+    ONE(o, SP_READ)  /* (T,q) */                                                                   \
+    ONE(dr, SP_READ) /* (T,h) */                                                                   \
+    ONE(g, SP_ADD)   /* += weight and bias of the product in the block */
 SP_BUFFERS(out_wgrad, OUT_WGRAD_BUFFERS)
 
 static void out_wgrad(const struct sp_backend *k, const struct out_wgrad_buffers *b,
                       const struct sp_task_args *a)
 {
-    sp_projection_wgrad(k, sp_projection(a->shape, SP_TO_OUT, a->shape->rows), b->o, b->dr, b->g);
+    sp_projection_wgrad(k, sp_projection(a->shape, SP_TO_OUT, a->shape->rows), a->overwrites, b->o,
+                        b->dr, b->g);
 }
 
 SP_CODELET(out_fwd);
@@ -108,6 +109,7 @@ void sp_out_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
 {
     struct sp_task *task = new_task(ctx, &out_wgrad_cl, "out.w", sh);
 
+    sp_task_overwrites(task, g, SP_OUT_MATRIX);
     SP_TASK_BUFFERS(task, out_wgrad, .o = o, .dr = dr, .g = g);
     sp_task_submit(ctx, task, flops(sh));
 }

@@ -89,7 +89,7 @@ static void norm_again(const struct sp_backend *k, const struct norm_again_buffe
     ONE(r, SP_READ)        /* (T,h) */                                                             \
     ONE(stats, SP_READ)    /* (T,2) f32 */                                                         \
     ONE(w, SP_READ)        /* block of the norm */                                                 \
-    ONE(g, SP_READ_WRITE)  /* += gain and bias: in the norm's block, or apart */                   \
+    ONE(g, SP_ADD)         /* += gain and bias: in the norm's block, or apart */                   \
     ONE(dr, SP_WRITE)      /* = (T,h) */                                                           \
     OPTIONAL(dy, SP_READ)  /* (T,h), of the residual */                                            \
     LIST(part, SP_READ)    /* (T,h) each, the other parts of dn */

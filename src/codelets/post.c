@@ -106,7 +106,7 @@ static void post_fwd(const struct sp_backend *k, const struct post_fwd_buffers *
 #define POST_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                      \
     ONE(saved, SP_READ)      /* sp_shape_post_saved */                                             \
     ONE(w, SP_READ)          /* block of the layer's second half */                                \
-    ONE(g, SP_READ_WRITE)    /* += gain and bias of norm2: in the block, or apart */               \
+    ONE(g, SP_ADD)           /* += gain and bias of norm2: in the block, or apart */               \
     ONE(dy, SP_READ)         /* (T,h) */                                                           \
     ONE(du, SP_WRITE)        /* = (T,up) */                                                        \
     ONE(dr, SP_WRITE)        /* = (T,h) */                                                         \
@@ -150,7 +150,7 @@ static void post_bwd(const struct sp_backend *k, const struct post_bwd_buffers *
 #define POST_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                    \
     ONE(saved, SP_READ)           /* sp_shape_post_saved */                                        \
     OPTIONAL(o, SP_READ)          /* (T,q) */                                                      \
-    ONE(g, SP_READ_WRITE)         /* += products' weights and biases in the block */               \
+    ONE(g, SP_ADD)                /* += products' weights and biases in the block */               \
     ONE(dy, SP_READ)              /* (T,h) */                                                      \
     ONE(du, SP_READ)              /* (T,up) */                                                     \
     ONE(dr, SP_READ)              /* (T,h) */                                                      \
@@ -167,15 +167,16 @@ static void post_wgrad(const struct sp_backend *k, const struct post_wgrad_buffe
     struct sp_post_saved s = sp_shape_post_view(sh, a->keep_outputs, b->saved);
 
     if (b->o)
-        sp_projection_wgrad(k, sp_projection(sh, SP_TO_OUT, T), b->o, b->dr, b->g);
+        sp_projection_wgrad(k, sp_projection(sh, SP_TO_OUT, T), a->base.overwrites, b->o, b->dr,
+                            b->g);
     if (!a->keep_outputs) {
         s.g = s.n2 = b->scratch;
         k->norm_apply(k, &norm, s.r, s.stats, s.n2);
     }
-    sp_projection_wgrad(k, sp_projection(sh, SP_TO_UP, T), s.n2, b->du, b->g);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_UP, T), a->base.overwrites, s.n2, b->du, b->g);
     if (!a->keep_outputs)
         sp_mlp_activate(k, &(struct sp_mlp){.sh = sh, .rows = T, .u = s.u}, s.g);
-    sp_projection_wgrad(k, sp_projection(sh, SP_TO_DOWN, T), s.g, b->dy, b->g);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_DOWN, T), a->base.overwrites, s.g, b->dy, b->g);
 }
 
 SP_CODELET(post_fwd);
@@ -241,6 +242,7 @@ void sp_post_wgrad_insert(const struct sp_task_context *ctx, const struct sp_sha
 
     a->keep_outputs = t->keep_outputs;
     a->base.variant = (uint32_t)(2 * (t->o == NULL) + t->keep_outputs);
+    sp_task_overwrites(task, g, SP_MLP_MATRICES | (t->o ? SP_OUT_MATRIX : 0));
     SP_TASK_BUFFERS(task, post_wgrad, .saved = t->saved, .o = t->o, .g = g, .dy = dy, .du = du,
                     .dr = dr, .w = t->keep_outputs ? NULL : w,
                     .scratch = t->keep_outputs ? NULL : sp_scratch_rows(ctx, sh, wider));

@@ -16,7 +16,7 @@
     ONE(saved, SP_READ)      /* sp_shape_residual_saved */                                         \
     OPTIONAL(o, SP_READ)     /* (T,q) */                                                           \
     ONE(w, SP_READ)          /* block of the layer's second half */                                \
-    ONE(g, SP_READ_WRITE)    /* += its gradient */                                                 \
+    ONE(g, SP_ADD)           /* += its gradient */                                                 \
     ONE(dy, SP_READ)         /* (T,h) */                                                           \
     ONE(dr, SP_WRITE)        /* = (T,h) */                                                         \
     OPTIONAL(d_o, SP_WRITE)  /* = (T,q) */                                                         \
@@ -25,8 +25,10 @@ SP_BUFFERS(post_again, POST_AGAIN_BUFFERS)
 
 /* For the rows from t on: dr = dn2; adds to the gradients of the MLP's products. */
 static void mlp_again(const struct sp_backend *k, const struct post_again_buffers *b,
-                      const struct sp_shape *sh, int t)
+                      const struct sp_task_args *a, int t)
 {
+    const struct sp_shape *sh = a->shape;
+    unsigned overwrites = t == 0 ? a->overwrites : 0;
     int rows = sh->rows - t < sh->mlp_rows ? sh->rows - t : sh->mlp_rows;
     const struct sp_norm norm = sp_post_norm(sh, rows, b->w);
     const struct sp_post_saved s = sp_shape_residual_view(sh, b->saved);
@@ -40,8 +42,8 @@ static void mlp_again(const struct sp_backend *k, const struct post_again_buffer
     k->norm_apply(k, &norm, sp_skip(sh, s.r, at), s.stats + 2 * (size_t)t, n2);
     sp_mlp_up(k, &mlp, n2, act);
     sp_mlp_backward(k, &mlp, dy, dg, du, sp_skip(sh, b->dr, at));
-    sp_projection_wgrad(k, sp_projection(sh, SP_TO_UP, rows), n2, du, b->g);
-    sp_projection_wgrad(k, sp_projection(sh, SP_TO_DOWN, rows), act, dy, b->g);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_UP, rows), overwrites, n2, du, b->g);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_DOWN, rows), overwrites, act, dy, b->g);
 }
 
 static void post_again(const struct sp_backend *k, const struct post_again_buffers *b,
@@ -56,7 +58,7 @@ static void post_again(const struct sp_backend *k, const struct post_again_buffe
 
     /* dr holds dn2 until norm2's backward overwrites it */
     for (int t = 0; t < sh->rows; t += sh->mlp_rows)
-        mlp_again(k, b, sh, t);
+        mlp_again(k, b, a, t);
     k->norm_bwd(k, &norm, s.r, s.stats,
                 &(struct sp_norm_bwd){.dy = b->dr,
                                       .dres = b->dy,
@@ -67,7 +69,7 @@ static void post_again(const struct sp_backend *k, const struct post_again_buffe
     if (!b->o)
         return;
     k->linear_dx(k, &out, b->dr, b->d_o, false);
-    sp_projection_wgrad(k, sp_projection(sh, SP_TO_OUT, sh->rows), b->o, b->dr, g);
+    sp_projection_wgrad(k, sp_projection(sh, SP_TO_OUT, sh->rows), a->overwrites, b->o, b->dr, g);
     sp_check_finite(a, k, "do", b->d_o, T * (size_t)sh->q_width);
 }
 
@@ -91,6 +93,7 @@ void sp_post_again_insert(const struct sp_task_context *ctx, const struct sp_sha
         sp_task_new(ctx, &post_again_cl, "post.again", sh, sizeof(struct sp_task_args));
     size_t scratch = sp_shape_post_chunk(sp_shape_scratch(sh));
 
+    sp_task_overwrites(task, g, SP_MLP_MATRICES | (t->o ? SP_OUT_MATRIX : 0));
     SP_TASK_BUFFERS(task, post_again, .saved = t->saved, .o = t->o, .w = w, .g = g, .dy = dy,
                     .dr = dr, .d_o = d_o, .scratch = sp_scratch_handle(ctx, sh, scratch));
     ((struct sp_task_args *)task->args)->variant = t->o == NULL;

@@ -67,17 +67,17 @@ static void pre_fwd(const struct sp_backend *k, const struct pre_fwd_buffers *b,
 }
 
 #define PRE_BWD_BUFFERS(ONE, OPTIONAL, LIST)                                                       \
-    ONE(x, SP_READ)                /* (T,h) */                                                     \
-    ONE(saved, SP_READ)            /* sp_shape_pre_saved */                                        \
-    ONE(w_norm, SP_READ)           /* block of norm1 */                                            \
-    ONE(w_qkv, SP_READ)            /* block of the QKV product */                                  \
-    ONE(g_norm, SP_READ_WRITE)     /* += */                                                        \
-    ONE(dq, SP_READ_WRITE)         /* (T,q), brought back to the product */                        \
-    ONE(dkv, SP_READ_WRITE)        /* (T,kv), likewise */                                          \
-    ONE(dr, SP_READ)               /* (T,h) */                                                     \
-    ONE(dx, SP_WRITE)              /* = (T,h) */                                                   \
-    OPTIONAL(gains, SP_READ_WRITE) /* += of heads: block of the product, or apart */               \
-    OPTIONAL(scratch, SP_SCRATCH)  /* scratch_elements, where heads have norms */
+    ONE(x, SP_READ)               /* (T,h) */                                                      \
+    ONE(saved, SP_READ)           /* sp_shape_pre_saved */                                         \
+    ONE(w_norm, SP_READ)          /* block of norm1 */                                             \
+    ONE(w_qkv, SP_READ)           /* block of the QKV product */                                   \
+    ONE(g_norm, SP_READ_WRITE)    /* += */                                                         \
+    ONE(dq, SP_READ_WRITE)        /* (T,q), brought back to the product */                         \
+    ONE(dkv, SP_READ_WRITE)       /* (T,kv), likewise */                                           \
+    ONE(dr, SP_READ)              /* (T,h) */                                                      \
+    ONE(dx, SP_WRITE)             /* = (T,h) */                                                    \
+    OPTIONAL(gains, SP_ADD)       /* += of heads: block of the product, or apart */                \
+    OPTIONAL(scratch, SP_SCRATCH) /* scratch_elements, where heads have norms */
 SP_BUFFERS(pre_bwd, PRE_BWD_BUFFERS)
 
 static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
@@ -109,7 +109,7 @@ static void pre_bwd(const struct sp_backend *k, const struct pre_bwd_buffers *b,
     ONE(saved, SP_READ)           /* sp_shape_pre_saved */                                         \
     ONE(dq, SP_READ)              /* (T,q) */                                                      \
     ONE(dkv, SP_READ)             /* (T,kv) */                                                     \
-    ONE(g_qkv, SP_READ_WRITE)     /* += */                                                         \
+    ONE(g_qkv, SP_ADD)            /* += */                                                         \
     OPTIONAL(x, SP_READ)          /* (T,h) */                                                      \
     OPTIONAL(w_norm, SP_READ)     /* block of norm1 */                                             \
     OPTIONAL(scratch, SP_SCRATCH) /* n1(T,h) */
@@ -126,7 +126,7 @@ static void pre_wgrad(const struct sp_backend *k, const struct pre_wgrad_buffers
 
     if (!s.n1)
         k->norm_apply(k, &norm, b->x, s.stats, b->scratch);
-    sp_qkv_wgrad(k, &qkv, b->g_qkv);
+    sp_qkv_wgrad(k, &qkv, a->base.overwrites, b->g_qkv);
 }
 
 SP_CODELET(pre_fwd);
@@ -179,6 +179,7 @@ void sp_pre_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
 
     a->keep_outputs = t->keep_outputs;
     a->base.variant = t->keep_outputs;
+    sp_task_overwrites(task, g_qkv, SP_QKV_MATRIX);
     SP_TASK_BUFFERS(task, pre_wgrad, .saved = t->saved, .dq = dq, .dkv = dkv, .g_qkv = g_qkv,
                     .x = t->keep_outputs ? NULL : t->x, .w_norm = t->keep_outputs ? NULL : w_norm,
                     .scratch = t->keep_outputs ? NULL : sp_scratch_rows(ctx, sh, sh->model.hidden));

@@ -41,7 +41,7 @@ struct qkv_bwd_args {
     ONE(dkv, SP_READ_WRITE)       /* (T,kv), likewise */                                           \
     ONE(dn1, SP_WRITE)            /* = (T,h) */                                                    \
     OPTIONAL(n1, SP_READ)         /* (T,h), only if heads have norms, like the next */             \
-    OPTIONAL(g, SP_READ_WRITE)    /* += gains in the block of the product, or apart */             \
+    OPTIONAL(g, SP_ADD)           /* += gains in the block of the product, or apart */             \
     OPTIONAL(new_g, SP_WRITE)     /* = block of the product, in place of g */                      \
     OPTIONAL(scratch, SP_SCRATCH) /* sp_heads_scratch */
 SP_BUFFERS(qkv_bwd, QKV_BWD_BUFFERS)
@@ -60,11 +60,11 @@ static void qkv_bwd(const struct sp_backend *k, const struct qkv_bwd_buffers *b,
 }
 
 #define QKV_WGRAD_BUFFERS(ONE, OPTIONAL, LIST)                                                     \
-    ONE(n1, SP_READ)           /* (T,h) */                                                         \
-    ONE(dq, SP_READ)           /* (T,q) */                                                         \
-    ONE(dkv, SP_READ)          /* (T,kv) */                                                        \
-    OPTIONAL(g, SP_READ_WRITE) /* += block of the product */                                       \
-    OPTIONAL(new_g, SP_WRITE)  /* = block of the product, in place of g */
+    ONE(n1, SP_READ)          /* (T,h) */                                                          \
+    ONE(dq, SP_READ)          /* (T,q) */                                                          \
+    ONE(dkv, SP_READ)         /* (T,kv) */                                                         \
+    OPTIONAL(g, SP_ADD)       /* += block of the product */                                        \
+    OPTIONAL(new_g, SP_WRITE) /* = block of the product, in place of g */
 SP_BUFFERS(qkv_wgrad, QKV_WGRAD_BUFFERS)
 
 static void qkv_wgrad(const struct sp_backend *k, const struct qkv_wgrad_buffers *b,
@@ -74,7 +74,7 @@ static void qkv_wgrad(const struct sp_backend *k, const struct qkv_wgrad_buffers
 
     if (b->new_g)
         k->clear(k, b->new_g_bytes, b->new_g);
-    sp_qkv_wgrad(k, &qkv, b->new_g ? b->new_g : b->g);
+    sp_qkv_wgrad(k, &qkv, a->overwrites, b->new_g ? b->new_g : b->g);
 }
 
 SP_CODELET(qkv_fwd);
@@ -123,6 +123,8 @@ void sp_qkv_wgrad_insert(const struct sp_task_context *ctx, const struct sp_shap
         sp_task_new(ctx, &qkv_wgrad_cl, "qkv.w", sh, sizeof(struct sp_task_args));
 
     fresh = fresh && !sh->model.qk_norm; /* with such norms B has written the block already */
+    if (!fresh)
+        sp_task_overwrites(task, g, SP_QKV_MATRIX);
     SP_TASK_BUFFERS(task, qkv_wgrad, .n1 = n1, .dq = dq, .dkv = dkv, .g = fresh ? NULL : g,
                     .new_g = fresh ? g : NULL);
     sp_task_releases(task, released);

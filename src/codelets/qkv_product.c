@@ -210,8 +210,8 @@ void sp_qkv_backward(const struct sp_backend *k, const struct sp_qkv *p, float *
     k->linear_dx(k, &kv, p->kv, dn1, true);
 }
 
-void sp_qkv_wgrad(const struct sp_backend *k, const struct sp_qkv *p, float *g)
+void sp_qkv_wgrad(const struct sp_backend *k, const struct sp_qkv *p, unsigned overwrites, float *g)
 {
-    sp_projection_wgrad(k, to_q(p->sh), p->n1, p->q, g);
-    sp_projection_wgrad(k, to_kv(p->sh), p->n1, p->kv, g);
+    sp_projection_wgrad(k, to_q(p->sh), overwrites, p->n1, p->q, g);
+    sp_projection_wgrad(k, to_kv(p->sh), overwrites, p->n1, p->kv, g);
 }

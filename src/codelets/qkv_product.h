@@ -33,9 +33,10 @@ void sp_qkv_forward(const struct sp_backend *k, const struct sp_qkv *p);
  */
 void sp_qkv_backward(const struct sp_backend *k, const struct sp_qkv *p, float *gains, void *dn1);
 
-/* The block's gradient g: dWq += dq^T n1, dWkv += dkv^T n1, and biases, with dq and dkv that
- * sp_qkv_backward brought back. */
-void sp_qkv_wgrad(const struct sp_backend *k, const struct sp_qkv *p, float *g);
+/* The block's gradient g: dWq += dq^T n1, dWkv += dkv^T n1, or = (sp_projection_wgrad), and biases,
+ * with dq and dkv that sp_qkv_backward brought back. */
+void sp_qkv_wgrad(const struct sp_backend *k, const struct sp_qkv *p, unsigned overwrites,
+                  float *g);
 
 /* Operations of the product; of those of queries and keys that the backward computes again. */
 double sp_qkv_flops(const struct sp_shape *sh);

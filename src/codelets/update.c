@@ -3,9 +3,10 @@
  *
  *   norm^2 = sum over blocks of sum of g^2 (replicas once)
  *   AdamW with factor g, factor = min(1, clip / norm); decoupled weight decay on matrices and
- *   tables; g = 0
+ *   tables; g = 0, as far as the next step does not overwrite it
  */
 #include "codelets/insert.h"
+#include "codelets/projections.h"
 #include "kernels/kernels.h"
 
 struct sumsq_args {
@@ -74,6 +75,7 @@ struct update_args {
     struct sp_adamw hp;
     float decay;
     bool keeps_g;
+    unsigned stale;             /* matrices whose gradients stay as well, see sp_task_overwrites */
     const struct sp_backend *k; /* this and the fields below are set while the task runs */
     float *w, *g, *m, *v;
     char *low;
@@ -98,7 +100,7 @@ static void update_tensor(void *arg, const struct sp_parameter *t)
                     .g = a->g + at,
                     .m = a->m + at,
                     .v = a->v + at,
-                    .keeps_g = a->keeps_g,
+                    .keeps_g = a->keeps_g || (a->stale & sp_matrix_of(t->role)),
                     .low = a->low ? a->low + at * sp_dtype_bytes(a->base.dtype) : NULL});
 }
 
@@ -235,6 +237,7 @@ void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params 
     a->first = first;
     a->decay = hp->weight_decay;
     a->keeps_g = hp->keeps_gradient;
+    a->stale = hp->keeps_gradient ? 0 : hp->restarts;
     a->hp = (struct sp_adamw){
         .lr = hp->lr,
         .beta1 = hp->beta1,
@@ -248,6 +251,7 @@ void sp_update_insert(const struct sp_task_context *ctx, const struct sp_params 
     SP_TASK_BUFFERS(t, update, .w = w, .g = hp->keeps_gradient ? NULL : g,
                     .kept_g = hp->keeps_gradient ? g : NULL, .m = m, .v = v,
                     .low = dtype == SP_F32 ? NULL : low);
+    g->stale = (unsigned char)a->stale;
     sp_task_submit(ctx, t, 15.0 * f32_of(w));
 }
 

@@ -1,4 +1,5 @@
 #include "graphs/step.h"
+#include "codelets/projections.h"
 #include "graphs/families/family.h"
 #include "graphs/message.h"
 #include "graphs/offload/offload.h"
@@ -264,6 +265,11 @@ static int state_of(const struct sp_block *b)
     return b->state[SP_STATE_W] == b->state[SP_STATE_MASTER] ? SP_STATE_W : SP_BLOCK_STATE;
 }
 
+unsigned sp_block_restarts(const struct sp_graph *g, const struct sp_block *b)
+{
+    return g->family->overwrites && !b->shared ? sp_matrices(b->kind) : 0;
+}
+
 static void swap_spare(struct sp_block *b)
 {
     int n = state_of(b);
@@ -330,10 +336,13 @@ static void update_on_cores(struct sp_graph *g, struct sp_stage *st, int i,
 static void update(struct sp_graph *g, const struct sp_task_context *ctx, struct sp_block *b,
                    const struct sp_update *hp, bool beside)
 {
+    struct sp_update own = *hp;
+
     sp_zero_cut(b);
     if (beside)
         step_aside(ctx, b);
-    sp_update_insert(ctx, &g->held, b->kind, b->layer, b->first, hp, b->state[SP_STATE_MASTER],
+    own.restarts = sp_block_restarts(g, b);
+    sp_update_insert(ctx, &g->held, b->kind, b->layer, b->first, &own, b->state[SP_STATE_MASTER],
                      b->state[SP_STATE_G], b->state[SP_STATE_M], b->state[SP_STATE_V],
                      g->shape.dtype, b->state[SP_STATE_W]);
 }

@@ -50,4 +50,8 @@ void sp_step_close(struct sp_graph *g, struct sp_stage *st, struct sp_block *b);
 void sp_step_apply(struct sp_graph *g, struct sp_stage *st, struct sp_block *b,
                    const struct sp_update *hp, struct sp_tensor *into);
 
+/* The matrices of a block whose gradients need not be cleared for a step (sp_task_overwrites): its
+ * products are the first to add to them. */
+unsigned sp_block_restarts(const struct sp_graph *g, const struct sp_block *b);
+
 #endif

@@ -37,6 +37,7 @@ struct sp_linear {
     const void *w;    /* (out,in) */
     const void *bias; /* (out), or NULL */
     int ld;           /* leading dimension of y or dy; 0: out */
+    bool first;       /* dw = instead of += */
 };
 
 static inline int sp_linear_ld(const struct sp_linear *l)

@@ -62,6 +62,9 @@ void sp_tensor_unmake_at(struct sp_tensor *t)
 
 void *sp_tensor_acquire(struct sp_tensor *t, enum sp_access access)
 {
+    if (access == SP_WRITE)
+        t->stale = 0;
+    SP_NEED(!t->stale, "internal: a gradient is read that has no value yet");
     return sp_sink_computes(t->sink) ? t->sink->ops->acquire(t, access) : NULL;
 }
 

@@ -15,7 +15,8 @@ enum sp_access {
     SP_READ = 1,
     SP_WRITE = 2,
     SP_READ_WRITE = 3,
-    SP_SCRATCH = 4 /* without a value before and after */
+    SP_SCRATCH = 4, /* without a value before and after */
+    SP_ADD = 8      /* += to some of its elements, the only use of a tensor with stale parts */
 };
 
 /* How a value dies when its tensor is given back to a pool. */
@@ -32,6 +33,7 @@ struct sp_tensor {
     struct sp_pool *pool; /* the pool it came from; NULL: none */
     int references;       /* how many hold it; the last one returns it to the pool */
     int shelf;            /* of the pool, for tensors of this size */
+    unsigned char stale;  /* parts without a value, a bit each: see sp_task_overwrites */
     void *handle;         /* private to the sink */
 };
 

@@ -1,4 +1,5 @@
 /* Sums, norms and updates at the end of a step: tasks equal the kernels, bit for bit. */
+#include "codelets/projections.h"
 #include "engine/codelets.h"
 
 TEST(sums)
@@ -91,6 +92,18 @@ static void check_rounded(struct sp_tensor *low, const float *w, size_t n)
     sp_tensor_release(low);
 }
 
+static const float *new_g;
+
+/* Matrices stay in a gradient that starts anew, for the next step to overwrite; the rest is 0. */
+static void check_stale(void *arg, const struct sp_parameter *t)
+{
+    size_t n = (size_t)t->rows * (size_t)t->cols;
+
+    (void)arg;
+    for (size_t i = 0; i < n; i++)
+        assert_true(new_g[t->offset + i] == (sp_matrix_of(t->role) ? ref_g[t->offset + i] : 0));
+}
+
 TEST(update)
 {
     struct sp_update hp = {.lr = 0.01f,
@@ -146,6 +159,18 @@ TEST(update)
         sp_block_each(&params, kind, layer, update_reference, &hp);
         assert_same_bits(w.at, ref_w, w.n, "w beside a kept gradient");
         assert_same_bits(g.at, kept, g.n, "a kept gradient");
+
+        hp.restarts = sp_matrices(kind);
+        sp_update_insert(&ctx, &params, kind, layer, 0, &hp, w.handle, g.handle, m.handle, v.handle,
+                         SP_F32, NULL);
+        hp.restarts = 0;
+        assert_int_equal(g.handle->stale, sp_matrices(kind));
+        starpu_task_wait_for_all();
+        new_g = g.at, ref_g = kept;
+        sp_block_each(&params, kind, layer, check_stale, NULL);
+        sp_clear_insert(&ctx, g.handle);
+        assert_int_equal(g.handle->stale, 0);
+        starpu_task_wait_for_all();
         check_parts(&params, kind, layer, &hp);
         sp_params_destroy(&params);
     }

@@ -190,6 +190,7 @@ void compare_backward(const struct comparison *c, struct sp_linear l, int pad)
     struct tensor dense = tensor_filled(c, area(l.T, l.out), 5, false);
     struct tensor u = tensor_filled(c, x.n, 9, false), dw = tensor_filled(c, w.n, 6, true);
     struct tensor dbias = tensor_filled(c, (size_t)l.out, 7, true);
+    struct tensor new_dw = tensor_empty(c, w.n, true); /* of NaN */
     struct tensor dx = tensor_empty(c, x.n, false), sum = tensor_filled(c, x.n, 8, false);
 
     for (int i = 0; i < SIDES; i++) {
@@ -201,9 +202,13 @@ void compare_backward(const struct comparison *c, struct sp_linear l, int pad)
         k->linear_dw(k, &l, x.at[i], dy.at[i], dw.at[i], dbias.at[i]);
         l.ld = 0;
         k->linear_dw(k, &l, x.at[i], dense.at[i], dw.at[i], NULL);
+        l.first = true;
+        k->linear_dw(k, &l, x.at[i], dense.at[i], new_dw.at[i], NULL);
+        l.first = false;
     }
     tensor_check(c, "linear_dx", &dx), tensor_check(c, "linear_dx +=", &sum);
     tensor_check(c, "linear_dw", &dw), tensor_check(c, "dbias", &dbias);
+    tensor_check(c, "linear_dw =", &new_dw);
     for (enum sp_activation act = 0; act < SP_ACTIVATIONS; act++) {
         struct tensor du = tensor_empty(c, x.n, false);
 

@@ -15,7 +15,7 @@ static void linear_shape(int T, int in, int out)
     float *dbias = new_random(n_out, 6);
     double *want = new_double(n_y, y), *want_dx = new_double(n_x, NULL);
     double *want_dw = new_double(n_w, dw), *want_db = new_double(n_out, dbias);
-    const struct sp_linear layer = {.T = T, .in = in, .out = out, .w = w, .ld = ld};
+    struct sp_linear layer = {.T = T, .in = in, .out = out, .w = w, .ld = ld};
     struct sp_gemm to_y = {.trans_b = true,
                            .m = T,
                            .n = out,
@@ -26,15 +26,15 @@ static void linear_shape(int T, int in, int out)
                            .alpha = 1,
                            .beta = 1};
     struct sp_gemm to_dx = {.m = T, .n = in, .k = out, .lda = ld, .ldb = in, .ldc = in, .alpha = 1};
-    const struct sp_gemm to_dw = {.trans_a = true,
-                                  .m = out,
-                                  .n = in,
-                                  .k = T,
-                                  .lda = ld,
-                                  .ldb = in,
-                                  .ldc = in,
-                                  .alpha = 1,
-                                  .beta = 1};
+    struct sp_gemm to_dw = {.trans_a = true,
+                            .m = out,
+                            .n = in,
+                            .k = T,
+                            .lda = ld,
+                            .ldb = in,
+                            .ldc = in,
+                            .alpha = 1,
+                            .beta = 1};
 
     for (int i = 0; i < T; i++)
         for (int j = 0; j < out; j++) {
@@ -72,6 +72,17 @@ static void linear_shape(int T, int in, int out)
     ref_gemm(&to_dw, y, x, want_dw);
     sp_linear_dw(&layer, x, y, dw, NULL);
     assert_close("dw += without dbias", n_w, dw, want_dw, TOLERANCE);
+    layer.first = true;
+    to_dw.beta = 0;
+    ref_gemm(&to_dw, y, x, want_dw);
+    for (size_t i = 0; i < n_w; i++)
+        dw[i] = NAN;
+    sp_linear_dw(&layer, x, y, dw, dbias);
+    assert_close("dw =", n_w, dw, want_dw, TOLERANCE);
+    for (int j = 0; j < out; j++)
+        for (int i = 0; i < T; i++)
+            want_db[j] += (double)y[i * ld + j];
+    assert_close("dbias += beside it", n_out, dbias, want_db, TOLERANCE);
 }
 
 TEST(linear)

@@ -106,6 +106,7 @@ struct sp_task_args {
     uint32_t variant;    /* distinguishes tasks whose times differ at the same sizes */
     enum sp_dtype dtype; /* of the tensors: the shape's, if the task has one */
     uint16_t n_buffers[SP_BUFFERS_MAX]; /* of each row of the codelet's table; 0: left out */
+    unsigned char overwrites;           /* see sp_task_overwrites */
     int64_t acquire_bytes, release_bytes;
     struct sp_move *returning; /* as in struct sp_task_context */
     const struct sp_shape *shape;
@@ -142,6 +143,13 @@ struct sp_task *sp_task_new(const struct sp_task_context *ctx, struct sp_codelet
 
 /* Adds the next tensor that the task uses. */
 void sp_task_use(struct sp_task *task, struct sp_tensor *t, enum sp_access access);
+
+/*
+ * A gradient that starts anew need not be cleared: its matrices are stale, and the first task of a
+ * step that would add to one overwrites it. Says that the task adds to these matrices of block g, a
+ * bit for each enum sp_projection_of; those that it is to overwrite are its `overwrites`.
+ */
+void sp_task_overwrites(struct sp_task *task, struct sp_tensor *g, unsigned matrices);
 
 /* Gives the task to the sink; `flops` for statistics. If no worker can run the task, the run
  * ends here, because its op would never be done. */

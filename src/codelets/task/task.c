@@ -60,7 +60,17 @@ void sp_task_use(struct sp_task *task, struct sp_tensor *t, enum sp_access acces
         task->use = more;
         task->room *= 2;
     }
-    task->use[task->n++] = (struct sp_use){t, access};
+    if (access == SP_WRITE)
+        t->stale = 0;
+    SP_NEED(!t->stale || access == SP_ADD, "internal: %s uses a gradient whose step never wrote it",
+            ((struct sp_task_args *)task->args)->name);
+    task->use[task->n++] = (struct sp_use){t, access == SP_ADD ? SP_READ_WRITE : access};
+}
+
+void sp_task_overwrites(struct sp_task *task, struct sp_tensor *g, unsigned matrices)
+{
+    ((struct sp_task_args *)task->args)->overwrites = (unsigned char)(g->stale & matrices);
+    g->stale &= (unsigned char)~matrices;
 }
 
 void sp_buffers_add(struct sp_task *task, int row, const char *name, int n,

@@ -356,4 +356,5 @@ const struct sp_graph_family sp_graph_aligned = {
     .run = run,
     .make = make,
     .discard = sp_layerwise_discard,
+    .overwrites = true,
 };

@@ -35,6 +35,9 @@ struct sp_graph_family {
     /* Undoes forwards whose tasks have ended, and frees what they left. All processes call it.
      * NULL: not available. */
     void (*discard)(struct sp_graph *g);
+
+    /* Products add to the gradients of a stage's blocks, and do so before anything else does. */
+    bool overwrites;
 };
 
 extern const struct sp_graph_family sp_graph_layerwise; /* and bidirectional, subsequence */

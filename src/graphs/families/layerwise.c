@@ -352,4 +352,5 @@ const struct sp_graph_family sp_graph_layerwise = {
     .destroy = sp_layerwise_destroy,
     .run = run,
     .discard = sp_layerwise_discard,
+    .overwrites = true,
 };

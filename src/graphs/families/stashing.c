@@ -203,4 +203,5 @@ const struct sp_graph_family sp_graph_stashing = {
     .destroy = destroy,
     .begin = begin,
     .run = run,
+    .overwrites = true,
 };

@@ -352,4 +352,5 @@ const struct sp_graph_family sp_graph_vocabulary = {
     .collective = sp_shards_collective,
     .make = make,
     .discard = discard,
+    .overwrites = true,
 };

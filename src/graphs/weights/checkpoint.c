@@ -1,5 +1,6 @@
 #include "graphs/weights/checkpoint.h"
 #include "graphs/offload/offload.h"
+#include "graphs/step.h"
 #include "graphs/weights/zero.h"
 #include "policies/lowering/pipelines.h"
 #include "sinks/starpu/sink.h"
@@ -196,23 +197,6 @@ static void values_end(struct sp_graph *g, struct sp_stage *st, struct sp_tensor
     free(values);
 }
 
-/* Copies the values of a handle to `to`. */
-static void values_read(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle,
-                        float *to, size_t n)
-{
-    struct sp_task_context ctx = context_of(g, st, handle);
-    struct sp_tensor *host;
-
-    if (!g->place.gpus) {
-        memcpy(to, sp_tensor_acquire(handle, SP_READ), n * sizeof *to);
-        sp_tensor_release(handle);
-        return;
-    }
-    host = sp_tensor_make_at(g->cfg.sink, to, n, sizeof *to, "values");
-    sp_copy_insert(&ctx, handle, host);
-    sp_tensor_unmake_at(host);
-}
-
 static void clear(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle)
 {
     struct sp_task_context ctx = context_of(g, st, handle);
@@ -223,6 +207,33 @@ static void clear(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *han
     }
     memset(sp_tensor_acquire(handle, SP_WRITE), 0, sp_tensor_size(handle));
     sp_tensor_release(handle);
+}
+
+/* A gradient is about to start anew: its matrices need no value. */
+static void restart(const struct sp_graph *g, const struct sp_block *b)
+{
+    b->state[SP_STATE_G]->stale = (unsigned char)sp_block_restarts(g, b);
+}
+
+/* Copies the values of a handle to `to`; matrices without one are 0. */
+static void values_read(struct sp_graph *g, struct sp_stage *st, struct sp_tensor *handle,
+                        float *to, size_t n)
+{
+    struct sp_task_context ctx = context_of(g, st, handle);
+    struct sp_tensor *host;
+    unsigned char stale = handle->stale;
+
+    if (stale)
+        clear(g, st, handle);
+    if (!g->place.gpus) {
+        memcpy(to, sp_tensor_acquire(handle, SP_READ), n * sizeof *to);
+        sp_tensor_release(handle);
+    } else {
+        host = sp_tensor_make_at(g->cfg.sink, to, n, sizeof *to, "values");
+        sp_copy_insert(&ctx, handle, host);
+        sp_tensor_unmake_at(host);
+    }
+    handle->stale = stale;
 }
 
 /* Fills this process's part of a block from a file, or draws it from the seed. */
@@ -274,6 +285,9 @@ int sp_checkpoint_init(struct sp_graph *g, const struct sp_st_file *weights)
             clear(g, st, b->state[SP_STATE_V]);
             put_block_back(g, st, i);
         }
+    for (int k = 0; k < g->place.n_local; k++)
+        for (int i = 0; i < g->stages[k].n_blocks; i++)
+            restart(g, &g->stages[k].blocks[i]);
     round_weights(g);
     return 0;
 }
@@ -298,7 +312,11 @@ void sp_checkpoint_clear(struct sp_graph *g, enum sp_field field)
 {
     for (int k = 0; k < g->place.n_local; k++)
         for (int i = 0; i < g->stages[k].n_blocks; i++) {
-            clear(g, &g->stages[k], field_of(&g->stages[k].blocks[i], field));
+            struct sp_block *b = &g->stages[k].blocks[i];
+
+            clear(g, &g->stages[k], field_of(b, field));
+            if (field == SP_FIELD_G)
+                restart(g, b);
             sp_states_put_back(g, &g->stages[k], i, state_of[field]);
         }
 }

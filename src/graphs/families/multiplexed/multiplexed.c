@@ -319,4 +319,5 @@ const struct sp_graph_family sp_graph_multiplexed = {
     .run = run,
     .make = make,
     .received = received,
+    .overwrites = true,
 };

@@ -79,7 +79,7 @@ void sp_linear_dw(const struct sp_linear *l, const float *x, const float *dy, fl
                               .ldb = l->in,
                               .ldc = l->in,
                               .alpha = 1,
-                              .beta = 1},
+                              .beta = l->first ? 0 : 1},
             dy, x, dw);
     if (dbias)
         sp_column_sums(SP_F32, l->T, l->out, dy, sp_linear_ld(l), dbias);

@@ -177,7 +177,7 @@ void sp_bf16_linear_dw(K, const struct sp_linear *l, const void *x, const void *
                                    .ldb = l->in,
                                    .ldc = l->in,
                                    .type = SP_F32,
-                                   .accumulate = true};
+                                   .accumulate = !l->first};
 
     (void)k;
     sp_gemm_bf16(&g, dy, x, NULL, NULL, dw);

@@ -215,7 +215,7 @@ static void linear_dw(const struct sp_backend *k, const struct sp_linear *l, con
     p.lda = call.ldx;
     p.B = x;
     p.ldb = l->in;
-    p.beta = 1;
+    p.beta = l->first ? 0 : 1;
     p.C = p.D = dw;
     p.ldd = l->in;
     p.out = SP_F32;
