@@ -5,6 +5,7 @@
 
 #include "engine/tensors.h"
 #include "codelets/norms.h"
+#include "codelets/projections.h"
 #include "kernels/kernels.h"
 
 enum { BATCH = 2, SEQ = 7, T = BATCH * SEQ };
@@ -39,6 +40,21 @@ struct tally {
     double *at; /* [SP_TALLIES] */
     struct sp_tensor *handle;
 };
+
+/* Takes the values of matrices away from a gradient, which counts as 0 there: in ref. */
+static inline void make_stale(const struct sp_shape *sh, enum sp_block_kind kind, struct tensor *g,
+                              float *ref)
+{
+    g->handle->stale = (unsigned char)sp_matrices(kind);
+    for (int of = SP_TO_QKV; of <= SP_TO_DOWN; of++) {
+        const struct sp_projection p = sp_projection(sh, (enum sp_projection_of)of, 1);
+
+        for (int i = 0; g->handle->stale >> of & 1 && i < p.in * p.out; i++) {
+            g->at[p.weight + (size_t)i] = NAN;
+            ref[p.weight + (size_t)i] = 0;
+        }
+    }
+}
 
 static inline struct tally tally_of(double loss, double sumsq)
 {

@@ -140,9 +140,12 @@ static void check_post(const struct sp_shape *sh)
                                .keep_outputs = keep_outputs};
         struct sp_post_saved view = sp_shape_post_view(sh, keep_outputs, saved.at);
         struct post_ref f = post_ref(sh);
-        float *rg = copy(&g), *before = copy(&g);
+        float *rg = copy(&g), *before;
         const struct sp_norm norm = sp_post_norm(sh, T, w.at);
 
+        if (has && keep_outputs)
+            make_stale(sh, SP_BLOCK_POST, &g, rg);
+        before = copy(&g);
         post_forward(sh, x.at, o.at, w.at, &f);
         sp_post_fwd_insert(&ctx, sh, &post, w.handle, has_y ? y.handle : NULL, 0);
         starpu_task_wait_for_all();
@@ -208,6 +211,8 @@ static void check_again(const struct sp_shape *whole)
         struct sp_post post = {
             .x = x.handle, .o = o.handle, .saved = saved.handle, .residual = true};
 
+        if (k % 2)
+            make_stale(whole, SP_BLOCK_POST, &g, rg);
         sh.mlp_rows = parts[k];
         sp_post_fwd_insert(&ctx, &sh, &post, w.handle, k % 2 ? y.handle : NULL, 0);
         sp_post_again_insert(&ctx, &sh, &post, w.handle, g.handle, dy.handle, dr.handle, d_o.handle,
@@ -247,9 +252,15 @@ static void check_without_out(const struct sp_shape *sh)
                                .saved = k == 2 ? NULL : saved.handle,
                                .keep_outputs = keep_outputs,
                                .residual = residual};
-        float *rg = copy(&g), *before = copy(&g);
+        float *rg = copy(&g), *before;
 
+        if (k == 1)
+            make_stale(sh, SP_BLOCK_POST, &g, rg);
         memcpy(g_out.at, g.at, n_out * sizeof(float));
+        g_out.handle->stale = g.handle->stale & SP_OUT_MATRIX;
+        memcpy(g.at, rg, n_out * sizeof(float));
+        g.handle->stale &= SP_MLP_MATRICES;
+        before = copy(&g);
         sp_out_fwd_insert(&ctx, sh, o.handle, w_out.handle, true, x.handle, r.handle);
         sp_post_fwd_insert(&ctx, sh, &post, w.handle, y.handle, 0);
         if (post.saved && residual) {

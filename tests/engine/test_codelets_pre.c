@@ -91,6 +91,8 @@ static void check_pre(const struct sp_shape *sh)
             continue;
 
         rdq = copy(&dq), rdkv = copy(&dkv), rn = copy(&gn), rg = copy(&g);
+        if (keep_outputs)
+            make_stale(sh, SP_BLOCK_QKV, &g, rg);
         sp_pre_bwd_insert(&ctx, sh, &pre, wn.handle, w.handle, gn.handle, g.handle, false,
                           dq.handle, dkv.handle, dr.handle, dx.handle);
         sp_pre_wgrad_insert(&ctx, sh, &pre, wn.handle, dq.handle, dkv.handle, g.handle, 0);

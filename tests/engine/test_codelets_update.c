@@ -1,5 +1,4 @@
 /* Sums, norms and updates at the end of a step: tasks equal the kernels, bit for bit. */
-#include "codelets/projections.h"
 #include "engine/codelets.h"
 
 TEST(sums)
