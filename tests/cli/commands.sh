@@ -45,7 +45,14 @@ has()
 
 # ---- help and versions
 
-says "--version" '^starpipe [0-9]+\.[0-9]+' starpipe --version
+# One version for all, which configure.ac has.
+version=$(sed -n 's/^PACKAGE_VERSION = //p' "$builddir/Makefile")
+says "--version" "^starpipe ${version//./\\.}\$" starpipe --version
+says "info" "^starpipe ${version//./\\.}\$" starpipe info
+says "info, JSON" "\"version\": *\"$version\"" starpipe info --format json
+says "the manual" "^\.TH .*\"starpipe $version\"" starpipe train --help=man
+grep -qx "Version: $version" "$builddir/starpipe.pc" || fail "starpipe.pc has another version than $version"
+grep -m 1 '^## ' "$here/../../CHANGELOG.md" | grep -qF "[$version]" || fail "CHANGELOG.md does not begin with $version"
 says "--help" '^ *train ' starpipe --help
 says "help" '^ *show ' starpipe help
 for size in 16M 16MiB 16777216 16384k 17MB; do
