@@ -14,8 +14,9 @@ AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>]], [[return MPI_Init(0, 0);]]
 AC_DEFUN([SP_MPI_FROM_WRAPPER],
 [set dummy `$MPICC -show 2>/dev/null`
 shift
-# The first word is the compiler; optimisation and hardening flags are the packager's, not ours.
-shift
+# The first word is the compiler; optimisation and hardening flags are the packager's, not ours. A wrapper that is not
+# there says nothing.
+test $[]# = 0 || shift
 for sp_word
 do
     AS_CASE([$sp_word],
