@@ -13,12 +13,6 @@ AS_CASE([$sp_libdir],
         [''|/lib|/lib/*|/lib64|/usr/lib|/usr/lib/*|/usr/lib64|/usr/lib64/*], [],
         [$1="$$1 -R$sp_libdir"])])
 
-# SP_STATIC(FLAGS, [PACKAGES]): what static programs link too. starpipe.pc requires a package that pkg-config finds
-# by itself; it has the flags of others, which whoever uses starpipe need not know the place of.
-AC_DEFUN([SP_STATIC],
-[AS_IF([test -n "$2" && env -u PKG_CONFIG_PATH $PKG_CONFIG --exists $2 2>/dev/null],
-       [PC_REQUIRES="$PC_REQUIRES $2"], [PC_LIBS="$PC_LIBS $1"])])
-
 # SP_ARG_GUESS(NAME, WHAT): --with-NAME=guess|yes|no, the answer in with_NAME.
 AC_DEFUN([SP_ARG_GUESS],
 [AC_ARG_WITH([$1], [AS_HELP_STRING([--with-$1=guess|yes|no], [$2 @<:@guess@:>@])], [],

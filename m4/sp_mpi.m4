@@ -77,8 +77,6 @@ AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <starpu_mpi.h>]],
      sp_mpi=yes
      MPI_CFLAGS="$STARPUMPI_CFLAGS $MPI_CFLAGS"
      SP_ISYSTEM([MPI_CFLAGS])
-     SP_STATIC([$STARPUMPI_LIBS], [starpumpi-1.4])
-     SP_STATIC([$MPI_LIBS])
      MPI_LIBS="$STARPUMPI_LIBS $MPI_LIBS"
      AC_DEFINE([HAVE_MPI], [1], [Stages may be in several MPI processes.])],
     [AC_MSG_RESULT([no])

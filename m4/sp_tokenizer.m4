@@ -7,8 +7,7 @@ sp_tokenizer=no
 AS_IF([test "$with_tokenizer" != no],
     [PKG_CHECK_MODULES([TOKENIZER], [libpcre2-8 >= 10.30 libutf8proc >= 2.1], [sp_tokenizer=yes],
         [SP_ABSENT([tokenizer], [PCRE2 and utf8proc were not found: libpcre2-dev, libutf8proc-dev])])])
-AS_IF([test "$sp_tokenizer" = yes], [SP_STATIC([$TOKENIZER_LIBS], [libpcre2-8 libutf8proc])],
-      [TOKENIZER_CFLAGS= TOKENIZER_LIBS=])
+AS_IF([test "$sp_tokenizer" = yes], [], [TOKENIZER_CFLAGS= TOKENIZER_LIBS=])
 SP_ISYSTEM([TOKENIZER_CFLAGS])
 AC_SUBST([TOKENIZER_CFLAGS])
 AC_SUBST([TOKENIZER_LIBS])
