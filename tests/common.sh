@@ -28,6 +28,12 @@ children=
 trap 'for pid in $children; do kill -9 $pid 2> /dev/null; done; rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
+# Sources may be read-only; copies of them are not.
+cp()
+{
+    command cp "$@" && chmod -R u+w "${!#}"
+}
+
 failures=0
 fail()
 {

@@ -209,7 +209,6 @@ break_model()
 {
     rm -rf "$broken"
     cp -R "$golden/llama" "$broken"
-    chmod -R u+w "$broken"
 }
 on_broken="train --model $broken --tokens $golden/tokens.bin --seq 16"
 

@@ -19,7 +19,6 @@ unset STARPIPE_PLUGIN_PATH STARPIPE_PLUGIN_SECONDS
 root=$work/root
 cp -R "$here/../../examples/plugin" "$work/example"
 cp -R "$here/../../examples/gpt" "$work/gpt"
-chmod -R u+w "$work/example" "$work/gpt"
 if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
     > "$work/output" 2>&1; then
     pc=$(find "$root" -name starpipe.pc)
@@ -91,7 +90,6 @@ echo "example: listed, shown: makespan 33; with communication 39 where 1f1b take
 # In a source tree nothing has to be installed.
 mkdir -p "$work/tree/examples"
 cp -R "$here/../../examples/plugin" "$work/tree/examples"
-chmod -R u+w "$work/tree/examples"
 rm -f "$work"/tree/examples/plugin/*.so
 ln -s "$(cd "$here/../../include" && pwd)" "$work/tree/include"
 ln -s "$builddir" "$work/tree/build"
@@ -193,7 +191,6 @@ timeout -k 2 10 "$work/gpt/wrong" "$work/text" "$work/gpt4" > "$work/stdout" 2> 
 
 layers=$work/layers
 cp -R "$here/../../examples/gpt" "$layers"
-chmod -R u+w "$layers"
 sed "s|^includedir=.*|includedir=$include|; s|^libdir=.*|libdir=$lib|" "$pc" > "$layers/starpipe.pc"
 starpu=$(sed -n 's/^PKG_CONFIG_PATH = //p' "$builddir/Makefile")
 quiet "make of the layer" make -C "$layers" layer PKG_CONFIG_PATH="$layers:$starpu"

@@ -7,7 +7,6 @@ models="gpt2 llama2 llama3 qwen2"
 for model in $models; do
     cp -r "$SP_TESTDATA/sample/$model" "$work/$model"
 done
-chmod -R u+w "$work"
 cd "$work" || exit 1
 if ! starpipe sample gpt2 --prompt x --tokens 1 > stdout 2> stderr; then
     grep -q 'this build reads no tokenizers' stderr && { cat stderr; exit 77; }

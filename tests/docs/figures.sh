@@ -10,7 +10,6 @@ timeout 300 "$root/docs/figures/make" --check --starpipe "$STARPIPE" || fail "th
 
 mkdir -p "$work/copy/docs" || exit 1
 cp -R "$root/README.md" "$work/copy/" && cp -R "$root/docs/figures" "$root"/docs/*.md "$root"/docs/*.svg "$work/copy/docs/" || exit 1
-chmod -R u+w "$work/copy"
 copy()
 {
     timeout 120 "$work/copy/docs/figures/make" --starpipe "$STARPIPE" "$@" > "$work/said" 2>&1

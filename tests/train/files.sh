@@ -146,7 +146,6 @@ quiet "names that are no UTF-8: report" starpipe report "$odd.trace" --format js
 # ---- outputs that are inputs: refused, and nothing is touched
 
 cp -R "$golden/gpt2" "$work/model"
-chmod -R u+w "$work/model"
 ln "$work/text" "$work/hard"
 ln -s "$work/model" "$work/link"
 starpipe show --format csv --stages 2 --micro-batches 2 > "$work/order.csv"

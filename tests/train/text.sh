@@ -13,7 +13,6 @@ make_text 3001 >> book.txt
 model()
 {
     cp -r "$SP_TESTDATA/sample/$1" "$1"
-    chmod -R u+w "$1"
     rm "$1/model.safetensors" "$1/expected.json"
 }
 
