@@ -81,7 +81,7 @@ def highlighted(app, path):
         lexer = guess_lexer_for_filename(path, text)
     except ClassNotFound:
         lexer = TextLexer()
-    return f'<div class="source">{app.builder.highlighter.highlight_block(text, lexer.aliases[0])}</div>'
+    return f'<div class="source">{app.builder.highlighter.highlight_block(text, lexer.aliases[0], force=True)}</div>'
 
 
 def collect_sources(app):
