@@ -86,9 +86,10 @@ for module in starpu-1.4:starpu hwloc:hwloc jansson:jansson libpcre2-8:pcre2 lib
 done
 
 # Options that the recipes give to configure are options that it has.
+"$top/configure" --help > "$work/options" || fail "configure has no help"
 for file in $recipes Containerfile; do
     for option in $(sed 's/^;.*//' "$top/packaging/$file" | grep -oE '\-\-with-[a-z0-9-]+=' | sort -u); do
-        "$top/configure" --help | grep -qE "^ +${option%=}[=[]" || fail "packaging/$file: configure has no ${option%=}"
+        grep -qE "^ +${option%=}[=[]" "$work/options" || fail "packaging/$file: configure has no ${option%=}"
     done
 done
 
