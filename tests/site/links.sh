@@ -12,6 +12,7 @@ mkdir -p "$work/site/below"
 cat > "$work/site/index.html" <<'END'
 <!doctype html><link rel="stylesheet" href="a.css"><script src="a.js"></script><style>p { color: red }</style>
 <h1 id="top">One</h1><a href="below/page.html#two">1</a> <a href="#top">2</a> <a href="https://example.org/none">3</a>
+<a href="below/page.html#view=one">4</a>
 <img src="data:image/gif;base64,R0lGODlhAQABAAAAACw="><form action="below/page.html"></form>
 END
 echo '<h1 id="two">Two</h1><a href="../index.html#top">back</a>' > "$work/site/below/page.html"
