@@ -192,6 +192,13 @@ def check_playground(browser):
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
+    def do_GET(self):
+        if self.path == "/favicon.ico":  # a browser asks for it where a page, as the playground, names no icon
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
+
     def log_message(self, *_):
         pass
 
