@@ -75,7 +75,7 @@ def resolve(app, doctree, docname):
 
 
 def highlighted(app, path):
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
     try:
         lexer = guess_lexer_for_filename(path, text)
@@ -85,13 +85,16 @@ def highlighted(app, path):
 
 
 def collect_sources(app):
-    """A page for each file and folder that a page links to, and for each file of such a folder."""
+    """A page for each file and folder that a page links to, and for all that is in such a folder."""
     sources = dict(app.env.linked_sources)
-    for path in [path for path in sources if os.path.isdir(path)]:
-        for name in os.listdir(path):
-            sources.setdefault(os.path.join(path, name), sources[path])
+    for path, linked_from in app.env.linked_sources.items():
+        for folder, folders, files in os.walk(path):
+            for name in folders + files:
+                sources.setdefault(os.path.join(folder, name), linked_from)
     for path, linked_from in sorted(sources.items()):
         page = source_page(path, app.srcdir)
+        if page in app.project.docnames:  # the folder has a README.md
+            continue
 
         def link(target, text):
             return f'<a href="{app.builder.get_relative_uri(page, target)}">{html.escape(text)}</a>'
