@@ -63,6 +63,11 @@ AS_IF([test "$with_flash_attention" != no],
      AC_DEFINE([HAVE_FLASH3], [1], [Attention on Hopper comes from FlashAttention-3.])])
 AC_SUBST([FLASH3_CFLAGS])])
 
+# SP_TOOLKIT_INCLUDE(VARIABLE, DIR): sets VARIABLE for the headers of a toolkit. Distributions have it in /usr, which
+# the compilers search by themselves, and where named once more, g++ does not find the C library after its own headers.
+AC_DEFUN([SP_TOOLKIT_INCLUDE],
+[AS_IF([test "`cd "$2/include" 2>/dev/null && pwd -P`" = /usr/include], [$1=], [$1="-isystem $2/include"])])
+
 AC_DEFUN([SP_CUDA],
 [AC_ARG_VAR([NVCC], [CUDA compiler])
 AC_ARG_VAR([NVCCFLAGS], [more flags for it])
@@ -80,7 +85,7 @@ AS_IF([test "$with_cuda" != no],
                    [[#include <starpu_config.h>]])
      AS_IF([test -n "$NVCC"],
            [sp_toolkit=`AS_DIRNAME(["$NVCC"])`/..
-            CUDA_CFLAGS="-isystem $sp_toolkit/include"
+            SP_TOOLKIT_INCLUDE([CUDA_CFLAGS], [$sp_toolkit])
             for sp_dir in lib64 lib targets/x86_64-linux/lib; do
                 AS_IF([test -e "$sp_toolkit/$sp_dir/libcublasLt.so"],
                       [CUDA_LIBDIR=$sp_toolkit/$sp_dir

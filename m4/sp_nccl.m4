@@ -9,7 +9,7 @@ AS_IF([test $sp_simulates = yes], [with_nccl=no])
 sp_nccl=no sp_nccl_headers=no NCCL_CFLAGS=$CUDA_CFLAGS
 AS_IF([test "$with_nccl" != no],
     [AS_IF([test -n "$NCCL_CFLAGS"], [],
-           [test -n "$NVCC"], [NCCL_CFLAGS="-isystem `AS_DIRNAME(["$NVCC"])`/../include"],
+           [test -n "$NVCC"], [SP_TOOLKIT_INCLUDE([NCCL_CFLAGS], [`AS_DIRNAME(["$NVCC"])`/..])],
            [NCCL_CFLAGS="-isystem ${CUDA_HOME:-/usr/local/cuda}/include"])
      sp_save_CPPFLAGS=$CPPFLAGS
      CPPFLAGS="$NCCL_CFLAGS $CPPFLAGS"

@@ -12,7 +12,7 @@
  *   STARPU_SCHED=lws ./layer     another scheduler, all CPU workers, any order that the data allow
  *
  * A program that does not link libstarpipe gets the scheduler from the environment:
- * STARPU_SCHED_LIB=PREFIX/lib/libstarpipe-sched.so STARPU_SCHED=starpipe. See ../scheduler/order.c.
+ * STARPU_SCHED_LIB=$(pkg-config --variable=scheduler starpipe) STARPU_SCHED=starpipe. See ../scheduler/order.c.
  *
  * The program checks itself: gradients agree with differences of the loss (exit status 0) or do not
  * (1). 77: StarPU has no CPU worker.

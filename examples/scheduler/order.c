@@ -3,7 +3,7 @@
  * of starpipe: two stages, 1F1B over four micro-batches.
  *
  *   cc order.c -o order $(pkg-config --cflags --libs starpu-1.4)
- *   STARPU_SCHED_LIB=PREFIX/lib/libstarpipe-sched.so STARPU_SCHED=starpipe ./order
+ *   STARPU_SCHED_LIB=$(pkg-config --variable=scheduler starpipe) STARPU_SCHED=starpipe ./order
  *
  * A task belongs to a program when it may run on one worker only (workerids) and has a position
  * there (workerorder: 1, 2, 3, ... without holes). Submission is by micro-batch here, and stage 0

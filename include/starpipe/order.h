@@ -10,8 +10,9 @@
  *   starpipe-ready  a worker whose next task is not ready takes the earliest ready one of its
  *                   program instead, if the memory bound allows (sp_order_bound)
  *
- * Any StarPU program can use them with STARPU_SCHED_LIB=libstarpipe-sched.so STARPU_SCHED=starpipe;
- * starpipe itself passes them in starpu_conf::sched_policy. See examples/scheduler and examples/gpt.
+ * Any StarPU program can use them with STARPU_SCHED=starpipe and, as STARPU_SCHED_LIB, the file that
+ * `pkg-config --variable=scheduler starpipe` names; starpipe itself passes them in
+ * starpu_conf::sched_policy. See examples/scheduler and examples/gpt.
  */
 #ifndef STARPIPE_ORDER_H
 #define STARPIPE_ORDER_H

@@ -29,6 +29,7 @@ if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
     quiet "make of the example" make -C "$work/example" PKG_CONFIG_PATH="$(dirname "$pc")" \
         PKG_CONFIG="pkg-config --define-variable=includedir=$include"
     lib=$(dirname "$(find "$root" -name libstarpipe.so)")
+    sched=$(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --define-variable=libdir="$lib" --variable=scheduler starpipe)
     quiet "make of the program" make -C "$work/gpt" gpt PKG_CONFIG_PATH="$(dirname "$pc")" \
         PKG_CONFIG="pkg-config --define-variable=includedir=$include --define-variable=libdir=$lib"
     # The line of the guide as it stands there, and what it makes runs.
@@ -51,7 +52,7 @@ if env -u MAKEFLAGS -u MAKELEVEL make -C "$builddir" install DESTDIR="$root" \
         $(pkg-config --define-variable=libdir="$work/static" --static --libs "$pc")
     # Debugging information stays in the build tree.
     if command -v readelf > /dev/null; then
-        for file in "$installed" "$lib"/libstarpipe.so "$lib"/libstarpipe-sched.so; do
+        for file in "$installed" "$lib"/libstarpipe.so "$sched"; do
             readelf -S --wide "$file" | grep -q '\.debug_info' && fail "$file has debugging information"
         done
     fi
@@ -213,7 +214,7 @@ quiet "make of the layer" make -C "$layers" -B layer PKG_CONFIG_PATH="$layers:$s
 layer starpipe
 layer starpipe llama
 STARPU_SCHED=lws layer lws
-STARPU_SCHED=starpipe STARPU_SCHED_LIB=$lib/libstarpipe-sched.so layer starpipe
+STARPU_SCHED=starpipe STARPU_SCHED_LIB=$sched layer starpipe
 echo "layer: right under starpipe, linked and loaded, and lws"
 STARPU_NCPU=0 timeout -k 2 60 "$layers/layer" > "$work/output" 2>&1
 [ $? -eq 77 ] || fail "layer without a CPU worker: $(cat "$work/output")"
