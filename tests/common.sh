@@ -64,6 +64,27 @@ mpi()
     timeout -k 5 120 $MPIRUN -np "$n" "$STARPIPE" "$@"
 }
 
+# note RUN RANKS OPTIONS...: a run of `train` in so many processes for make_runs, unless it is noted; it writes its log,
+# $work/RUN.jsonl, and the gradients of its first step, RUN.safetensors.
+note()
+{
+    [ ! -e "$work/$1.jsonl" ] || return 0
+    : > "$work/$1.jsonl"
+    echo "train ${*:3} --log $work/$1.jsonl --dump-grads $work/$1.safetensors" >> "$work/runs-$2"
+}
+
+# make_runs: what is noted; processes are started once for all runs in as many.
+make_runs()
+{
+    local runs
+
+    for runs in "$work"/runs-*; do
+        timeout -k 5 $((120 * $(wc -l < "$runs"))) $MPIRUN -np "${runs##*-}" "$builddir/tests/train/trainers" "$runs" \
+            > "$work/output" 2>&1 || { fail "runs in ${runs##*-} processes" && tail -n 20 "$work/output"; }
+        rm "$runs"
+    done
+}
+
 have_mpi()
 {
     if [ -z "$MPIRUN" ]; then

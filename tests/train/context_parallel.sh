@@ -73,6 +73,7 @@ grid 2 4 llama-tiny 2 $two --stages 4 --schedule 1f1b --partition 2,0,6,0 --zero
     grid 1 8 llama-tiny 4 $four $both --stages 2 --schedule "$name"
 done
 one= slices=
+make_grids
 
 # ---- several sequences in a micro-batch, and the same at another place
 
@@ -87,48 +88,54 @@ for model in gpt-tiny llama-tiny; do
 done
 
 # Outputs are kept rounded, and merged so in every turn.
-train="train --data $work/text --seq 64 --stages 1 --micro-batches 2 --steps 2 --model llama-tiny --dtype bf16"
-quiet "bf16 alone" starpipe $train --dump-grads "$work/one.safetensors"
+train="--data $work/text --seq 64 --micro-batches 2 --steps 2 --model llama-tiny --dtype bf16"
+note bf16 1 $train --stages 1
+note bf16-slices 1 $train --stages 1 --schedule sppo --slices 3
 for method in ulysses ring ulysses=2,ring; do
-    quiet "bf16, $method" mpi 4 $train $four --context-method $method --dump-grads "$work/grid.safetensors"
-    agree "bf16, $method: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 2e-2
+    note "bf16-$method" 4 $train --stages 1 $four --context-method $method
 done
-
-quiet "bf16 in slices" starpipe $train --schedule sppo --slices 3 --dump-grads "$work/one.safetensors"
-for options in "4 --stages 2 $two" "8 --stages 2 $four --recompute full" "8 --stages 4 $two"; do
-    quiet "bf16, multiplexed, $options" mpi ${options%% *} $train --slices 3 $multiplex ${options#* } \
-        --dump-grads "$work/grid.safetensors"
-    agree "bf16, multiplexed, $options: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 2e-2
+multiplexed=("4 --stages 2 $two" "8 --stages 2 $four --recompute full" "8 --stages 4 $two")
+for i in "${!multiplexed[@]}"; do
+    note "bf16-slices-$i" ${multiplexed[i]%% *} $train --slices 3 $multiplex ${multiplexed[i]#* }
 done
 
 # ---- bytes of a layer and micro-batch, T in groups of u: heads 4 (1 + 1/r) (u-1)/(u t) T h e, around the ring
 # (4 (t/u - 1) + 2 t/u)/t T h e/r; and 4 P log2 t for the gradients
 
-# exchanged METHOD U MODEL HEADS-A-KEY-HEAD T: what T members send.
+layers=8 h=64 tokens=32 m=2
+exchanges=("gpt-tiny 1 2 ulysses 2" "gpt-tiny 1 4 ulysses 4" "llama-tiny 2 2 ulysses 2" "gpt-tiny 1 2 ring 1"
+    "gpt-tiny 1 4 ring 1" "llama-tiny 2 2 ring 1" "gpt-tiny 1 4 ulysses=2,ring 2" "llama-tiny 2 4 ulysses=2,ring 2")
+for exchange in "${exchanges[@]}"; do
+    read -r model r t method u <<< "$exchange"
+    note "$model-$t-$method" "$t" --model "$model" --data "$work/text" --seq $tokens --steps 1 --stages 1 \
+        --micro-batches $m --context-parallel "$t" --context-method "$method"
+done
+make_runs
+for method in ulysses ring ulysses=2,ring; do
+    agree "bf16, $method: gradients" near "$work/bf16-$method.safetensors" "$work/bf16.safetensors" 2e-2
+done
+for i in "${!multiplexed[@]}"; do
+    agree "bf16, multiplexed, ${multiplexed[i]}: gradients" near "$work/bf16-slices-$i.safetensors" \
+        "$work/bf16-slices.safetensors" 2e-2
+done
+
+# exchanged MODEL HEADS-A-KEY-HEAD T METHOD U: what T members sent.
 exchanged()
 {
-    local method=$1 u=$2 r=$4 t=$5 layers=8 h=64 tokens=32 m=2 p sent rounds of_layer
+    local r=$2 t=$3 u=$5 p sent rounds of_layer
 
-    shift 2
     rounds=$((t / 2)) # log2 of 2 and 4
     of_layer=$((4 * (r + 1) * (u - 1) * tokens * h * 4 / (r * t * u)))
     [ "$u" -eq "$t" ] || of_layer=$((of_layer + (4 * (t / u - 1) + 2 * t / u) * tokens * h * 4 / (r * t)))
-    quiet "$1, $t members" mpi "$t" train --model "$1" --data "$work/text" --seq $tokens --steps 1 --stages 1 \
-        --micro-batches $m --context-parallel "$t" --context-method "$method" --log "$work/log"
     p=$(starpipe train --model "$1" --seq $tokens --dry-run --json | sed -n 's/.*"optimizer_bytes": \([0-9]*\).*/\1/p')
-    sent=$(tail -n 1 "$work/log" | sed 's/.*"bytes_sent":\([0-9]*\).*/\1/')
+    sent=$(tail -n 1 "$work/$1-$t-$4.jsonl" | sed 's/.*"bytes_sent":\([0-9]*\).*/\1/')
     formula=$((layers * m * of_layer + p / 2 * rounds))
-    echo "$1, $t members, $method: $sent bytes sent by each, $formula by the formula"
+    echo "$1, $t members, $4: $sent bytes sent by each, $formula by the formula"
     [ "$sent" -eq "$formula" ] || fail "$1, $t members: $sent bytes, not $formula"
 }
-for method in "ulysses 2 4" "ring 1 1"; do
-    read -r method two_of four_of <<< "$method"
-    exchanged $method $two_of gpt-tiny 1 2
-    exchanged $method $four_of gpt-tiny 1 4
-    exchanged $method $two_of llama-tiny 2 2
+for exchange in "${exchanges[@]}"; do
+    exchanged $exchange
 done
-exchanged ulysses=2,ring 2 gpt-tiny 1 4
-exchanged ulysses=2,ring 2 llama-tiny 2 4
 
 # ---- refusals, and a process that stops
 

@@ -5,45 +5,49 @@ make_text 20011 | LC_ALL=C tr 'eothsnir' '\377\200\177\100\300\201\277\077' > "$
 
 # grid D RANKS MODEL MICRO-BATCHES OPTIONS...: D pipelines with samples of their own, against one stage with all
 # samples. To 1e-5 for the rounding of sums in another order. With exact=yes, each stage is in processes of its own: what
-# they send and keep is what was planned. `every`: options of both runs.
+# they send and keep is what was planned. `every`: options of both runs. Noted, for make_grids.
 grid()
 {
-    local d=$1 ranks=$2 model=$3 m=$4 what="$1 pipelines, $2 processes, ${*:5}" dry
+    local d=$1 ranks=$2 model=$3 m=$4 alone one_run
     local same="--model $model --data $work/text --seq 32 --steps 3 --eps 1e-3 --clip 0.5 --slices ${slices:-1} ${every:-}"
 
-    shift 4
-    alone "$same --stages 1 --schedule ${one:-1f1b} --micro-batches $((d * m))" || return
-    same="$same --data-parallel $d --micro-batches $m"
-    quiet "$what" mpi "$ranks" train $same "$@" --log "$work/grid.jsonl" --dump-grads "$work/grid.safetensors" || return
-    agree "$what: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 1e-5
-    agree "$what: losses" near "$work/grid.jsonl" "$work/one.jsonl" 1e-5
-    [ "$exact" = yes ] || return
-    dry=$(starpipe train $same "$@" --dry-run --json)
-    is_planned "$what" bytes_sent bytes_sent "$dry"
-    [ "${context:-}" != yes ] || is_planned "$what" peak_activation_bytes activations_bytes "$dry"
-    [ "${context:-}" != yes ] || is_planned "$what" buffer_bytes buffer_bytes "$dry"
+    alone="$same --stages 1 --schedule ${one:-1f1b} --micro-batches $((d * m))"
+    same="$same --data-parallel $d --micro-batches $m ${*:5}"
+    one_run=alone-$(echo "$alone" | cksum | cut -d ' ' -f 1)
+    note "$one_run" 1 $alone
+    note "grid-${#grids[@]}" "$ranks" $same
+    echo "$same" > "$work/grid-${#grids[@]}.options"
+    grids+=("$one_run $exact ${context:-no} $d pipelines, $ranks processes, $model ${*:5}")
 }
+grids=()
 
-# alone OPTIONS: $work/one.jsonl and one.safetensors of that run, which are kept for the next who asks for it.
-alone()
+# make_grids: the runs of all grids, and what else is noted; and looks at the grids.
+make_grids()
 {
-    local kept
+    local i run one_run exact context what
 
-    kept="$work/alone-$(echo "$1" | cksum | cut -d ' ' -f 1)"
-    [ -s "$kept.jsonl" ] || quiet "one process, $1" starpipe train $1 --log "$kept.jsonl" \
-        --dump-grads "$kept.safetensors" || return
-    ln -sf "$kept.jsonl" "$work/one.jsonl"
-    ln -sf "$kept.safetensors" "$work/one.safetensors"
+    make_runs
+    for i in "${!grids[@]}"; do
+        run=grid-$i
+        read -r one_run exact context what <<< "${grids[i]}"
+        agree "$what: gradients" near "$work/$run.safetensors" "$work/$one_run.safetensors" 1e-5
+        agree "$what: losses" near "$work/$run.jsonl" "$work/$one_run.jsonl" 1e-5
+        [ "$exact" = yes ] || continue
+        starpipe train $(< "$work/$run.options") --dry-run --json > "$work/planned"
+        is_planned "$what" $run bytes_sent bytes_sent
+        [ "$context" != yes ] || is_planned "$what" $run peak_activation_bytes activations_bytes
+        [ "$context" != yes ] || is_planned "$what" $run buffer_bytes buffer_bytes
+    done
 }
 
-# is_planned WHAT MEASURED PLANNED DRY-RUN: the numbers of all stages in the last line of the log.
+# is_planned WHAT RUN MEASURED PLANNED: the numbers of all stages in the last line of its log, and in $work/planned.
 is_planned()
 {
     local measured planned
 
-    measured=$(tail -n 1 "$work/grid.jsonl" | grep -o "\"$2\":[0-9]*" | cut -d : -f 2 | tr '\n' ' ')
-    planned=$(echo "$4" | grep -o "\"$3\": [0-9]*" | cut -d ' ' -f 2 | tr '\n' ' ')
-    [ -n "$measured" ] && [ "$measured" = "$planned" ] || fail "$1: $2 $measured, planned $planned"
+    measured=$(tail -n 1 "$work/$2.jsonl" | grep -o "\"$3\":[0-9]*" | cut -d : -f 2 | tr '\n' ' ')
+    planned=$(grep -o "\"$4\": [0-9]*" "$work/planned" | cut -d ' ' -f 2 | tr '\n' ' ')
+    [ -n "$measured" ] && [ "$measured" = "$planned" ] || fail "$1: $3 $measured, planned $planned"
 }
 
 # killed WHAT RANKS OPTIONS...: of so many processes the last one is killed in the middle of a run; the others end too,

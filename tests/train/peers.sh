@@ -6,37 +6,18 @@ have_mpi || exit 77
 
 make_text 20011 > "$work/text"
 
-# number_of FILE KEY: of all stages, in the last line that has it.
-number_of()
-{
-    grep -o "\"$2\": \{0,1\}[0-9]*" "$1" | tail -n 4 | grep -o '[0-9]*$' | tr '\n' ' '
-}
-
-# parked RANKS OPTIONS...: four stages with parked activations and without.
-parked()
-{
-    local ranks=$1 what="$* on $1 processes" same kept away
-    shift
-    same="train --data $work/text --stages 4 --seq 32 --steps 3 $*"
-    quiet "$what" mpi "$ranks" $same --log "$work/kept.jsonl" --dump-grads "$work/kept.safetensors" || return
-    quiet "$what, parked" mpi "$ranks" $same --offload-peers --log "$work/parked.jsonl" \
-        --dump-grads "$work/parked.safetensors" || return
-    [ "$(losses "$work/kept.jsonl")" = "$(losses "$work/parked.jsonl")" ] || fail "$what: other losses"
-    cmp "$work/kept.safetensors" "$work/parked.safetensors" || fail "$what: other gradients"
-    mpi "$ranks" $same --offload-peers --dry-run --json > "$work/dry.json"
-    for key in buffer_bytes bytes_sent; do
-        [ "$(number_of "$work/parked.jsonl" $key)" = "$(number_of "$work/dry.json" $key)" ] ||
-            fail "$what: $key $(number_of "$work/parked.jsonl" $key), planned $(number_of "$work/dry.json" $key)"
-    done
-    kept=$(number_of "$work/kept.jsonl" peak_activation_bytes | tr ' ' '\n' | sort -n | tail -n 1)
-    away=$(number_of "$work/parked.jsonl" peak_activation_bytes | tr ' ' '\n' | sort -n | tail -n 1)
-    [ "$away" -lt "$kept" ] || fail "$what: the fullest stage keeps $away of $kept bytes"
-}
-
-parked 4 --schedule 1f1b --model gpt-tiny --micro-batches 8
-parked 4 --schedule 1f1b --model llama-tiny --micro-batches 8 --dtype bf16 --recompute selective
-parked 2 --schedule 1f1b --model gpt-tiny --micro-batches 6
-parked 4 --schedule interleaved --model llama-tiny --micro-batches 8
+# Options of runs with four stages, after the number of processes.
+parked=(
+    "4 --schedule 1f1b --model gpt-tiny --micro-batches 8"
+    "4 --schedule 1f1b --model llama-tiny --micro-batches 8 --dtype bf16 --recompute selective"
+    "2 --schedule 1f1b --model gpt-tiny --micro-batches 6"
+    "4 --schedule interleaved --model llama-tiny --micro-batches 8"
+)
+for i in "${!parked[@]}"; do
+    parked[i]+=" --data $work/text --stages 4 --seq 32 --steps 3"
+    note "kept-$i" ${parked[i]}
+    note "parked-$i" ${parked[i]} --offload-peers
+done
 
 # Parked beside evicted, by a limit that takes both.
 mkdir "$work/model" "$work/disk"
@@ -46,20 +27,60 @@ cat > "$work/model/config.json" << END
  "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
  "tie_word_embeddings": false}
 END
+together=(
+    "4 --schedule 1f1b --micro-batches 8"
+    "4 --schedule 1f1b --micro-batches 8 --recompute selective"
+    "4 --schedule 1f1b --micro-batches 8 --dtype bf16"
+    "4 --schedule interleaved --micro-batches 8"
+    "2 --schedule 1f1b --micro-batches 6"
+)
+limits=(adaptive:23M adaptive:20M full adaptive:26M adaptive:24M)
+for i in "${!together[@]}"; do
+    limit=${limits[i]}
+    together[i]+=" --data $work/text --model $work/model --seq 512 --stages 4 --steps 2"
+    note "alone-$i" ${together[i]}
+    together[i]+=" --offload-peers --offload ${limit/:/ --memory-limit }"
+    note "together-$i" ${together[i]} --offload-dir "$work/disk"
+done
+make_runs
 
-# together RANKS OFFLOAD OPTIONS...: no bit changes, buffers keep to the plan, every tier gets the bytes that were planned.
-together()
+# same_bits WHAT A B: losses and gradients of two runs.
+same_bits()
 {
-    local ranks=$1 what="$* on $1 processes" same offload=$2
-    shift 2
-    same="train --data $work/text --model $work/model --seq 512 --stages 4 --steps 2 $*"
-    quiet "$what, kept" mpi "$ranks" $same --log "$work/kept.jsonl" --dump-grads "$work/kept.safetensors" || return
-    quiet "$what" mpi "$ranks" $same --offload $offload --offload-peers --offload-dir "$work/disk" \
-        --log "$work/parked.jsonl" --dump-grads "$work/parked.safetensors" || return
-    [ "$(losses "$work/kept.jsonl")" = "$(losses "$work/parked.jsonl")" ] || fail "$what: other losses"
-    cmp "$work/kept.safetensors" "$work/parked.safetensors" || fail "$what: other gradients"
-    mpi "$ranks" $same --offload $offload --offload-peers --dry-run --json > "$work/dry.json"
-    python3 - "$work/kept.jsonl" "$work/parked.jsonl" "$work/dry.json" << 'END' || fail "$what: not as planned"
+    [ "$(losses "$work/$2.jsonl")" = "$(losses "$work/$3.jsonl")" ] || fail "$1: other losses"
+    cmp "$work/$2.safetensors" "$work/$3.safetensors" || fail "$1: other gradients"
+}
+
+# number_of FILE KEY: of all stages, in the last line that has it.
+number_of()
+{
+    grep -o "\"$2\": \{0,1\}[0-9]*" "$1" | tail -n 4 | grep -o '[0-9]*$' | tr '\n' ' '
+}
+
+# most_kept RUN: by the fullest stage.
+most_kept()
+{
+    number_of "$work/$1.jsonl" peak_activation_bytes | tr ' ' '\n' | sort -n | tail -n 1
+}
+
+for i in "${!parked[@]}"; do
+    what="processes: ${parked[i]}"
+    same_bits "$what" "kept-$i" "parked-$i"
+    mpi ${parked[i]%% *} train ${parked[i]#* } --offload-peers --dry-run --json > "$work/dry.json"
+    for key in buffer_bytes bytes_sent; do
+        [ "$(number_of "$work/parked-$i.jsonl" $key)" = "$(number_of "$work/dry.json" $key)" ] ||
+            fail "$what: $key $(number_of "$work/parked-$i.jsonl" $key), planned $(number_of "$work/dry.json" $key)"
+    done
+    [ "$(most_kept "parked-$i")" -lt "$(most_kept "kept-$i")" ] ||
+        fail "$what: the fullest stage keeps $(most_kept "parked-$i") of $(most_kept "kept-$i") bytes"
+done
+
+# Buffers keep to the plan, every tier gets the bytes that were planned.
+for i in "${!together[@]}"; do
+    what="processes: ${together[i]}"
+    same_bits "$what" "alone-$i" "together-$i"
+    mpi ${together[i]%% *} train ${together[i]#* } --dry-run --json > "$work/dry.json"
+    python3 - "$work/alone-$i.jsonl" "$work/together-$i.jsonl" "$work/dry.json" << 'END' || fail "$what: not as planned"
 import json, sys
 kept, parked = ([json.loads(line) for line in open(name)] for name in sys.argv[1:3])
 dry = json.load(open(sys.argv[3]))
@@ -80,13 +101,7 @@ for r in range(processes): # buffers are those of a process
 print("planned", planned, "buffers", [x["most_buffer_bytes"] for x in after], "parked", away, "evicted",
       offload["leaving_bytes"])
 END
-}
-
-together 4 "adaptive --memory-limit 23M" --schedule 1f1b --micro-batches 8
-together 4 "adaptive --memory-limit 20M" --schedule 1f1b --micro-batches 8 --recompute selective
-together 4 full --schedule 1f1b --micro-batches 8 --dtype bf16
-together 4 "adaptive --memory-limit 26M" --schedule interleaved --micro-batches 8
-together 2 "adaptive --memory-limit 24M" --schedule 1f1b --micro-batches 6
+done
 
 few="train --data $work/text --model gpt-tiny --seq 32 --stages 2 --micro-batches 4 --offload-peers"
 refused "offload-peers is not available with helix" $few --schedule helix

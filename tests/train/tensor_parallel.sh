@@ -134,6 +134,7 @@ fi
 exact=no
 grid 1 4 llama-tiny 4 $two --stages 2 --schedule helix:qkv=weights --recompute full --mlp-chunk 8 --offload full \
     --offload-dir "$work"
+make_grids
 
 # workspace OPTION...: bytes of it in a dry run of long sequences.
 workspace()
@@ -150,12 +151,6 @@ done
 
 # ---- types, several sequences in a micro-batch, and the same at another place
 
-train="train --data $work/text --seq 64 --stages 1 --micro-batches 2 --steps 2 --model llama-tiny --dtype bf16"
-quiet "bf16 alone" starpipe $train --dump-grads "$work/one.safetensors"
-for options in "" "$whole"; do
-    quiet "bf16, $options" mpi 2 $train $two $options --dump-grads "$work/grid.safetensors"
-    agree "bf16, $options: gradients" near "$work/grid.safetensors" "$work/one.safetensors" 2e-2
-done
 train="train --data $work/text --seq 32 --micro-batches 2 --micro-batch-size 3 --eval $work/text --eval-tokens 500"
 quiet "alone" starpipe $train --model gpt-tiny --stages 1 --steps 4 --log "$work/one.jsonl"
 quiet "saved" mpi 4 $train --model gpt-tiny --stages 2 $two --steps 2 --save "$work/saved" --sample 3 --trace "$work/trace"
@@ -176,30 +171,38 @@ agree "resumed by four with copies: losses" near --part "$work/more.jsonl" "$wor
 # head four and two such; 8 (t-1) T for the statistics of logits; 4 log2 t for each parameter that all have, 4 for each
 # of keys and values that two have
 
-# shared MODEL SAME KEYS T OPTION...: what each of T processes sends; SAME, KEYS: parameters whose gradients all sum, or two.
-shared()
-{
-    local model=$1 same=$2 keys=$3 t=$4 layers=8 h=64 tokens=32 m=2 rounds rows sent formula
-
-    shift 4
+# MODEL SAME KEYS T OPTION...: what each of T processes sends; SAME, KEYS: parameters whose gradients all sum, or two.
+shares=()
+for t in 2 4; do
+    shares+=("gpt-tiny $((8 * 4 * 64 + 2 * 64)) 0 $t" "gpt-tiny 0 0 $t $whole")
+done
+shares+=("llama-tiny $((8 * 2 * 64 + 64)) 0 2" "llama-tiny $((8 * 2 * 64 + 64)) $((8 * 2 * 16 * 64)) 4"
+    "llama-tiny 0 $((8 * 2 * 16 * 64)) 4 $whole")
+layers=8 h=64 tokens=32 m=2
+for i in "${!shares[@]}"; do
+    read -r model _ _ t options <<< "${shares[i]}"
+    note "shares-$i" "$t" --model "$model" --data "$work/text" --seq $tokens --steps 1 --stages 1 --micro-batches $m \
+        --tensor-parallel "$t" $options
+done
+train="--data $work/text --seq 64 --stages 1 --micro-batches 2 --steps 2 --model llama-tiny --dtype bf16"
+note bf16 1 $train
+note bf16-sequences 2 $train $two
+note bf16-whole 2 $train $two $whole
+make_runs
+for i in "${!shares[@]}"; do
+    read -r model same keys t options <<< "${shares[i]}"
     rounds=$((t / 2)) # log2 of 2 and 4
     rows=$((tokens * h * 4))
-    quiet "$model, $t members" mpi "$t" train --model "$model" --data "$work/text" --seq $tokens --steps 1 --stages 1 \
-        --micro-batches $m --tensor-parallel "$t" --log "$work/log" "$@"
-    sent=$(tail -n 1 "$work/log" | sed 's/.*"bytes_sent":\([0-9]*\).*/\1/')
+    sent=$(tail -n 1 "$work/shares-$i.jsonl" | sed 's/.*"bytes_sent":\([0-9]*\).*/\1/')
     formula=$((m * (10 * layers + 4) * (t - 1) * rows / t + 4 * same * rounds))
-    [ $# -eq 0 ] || formula=$((m * (4 * layers + 2) * rounds * rows))
+    [ -z "$options" ] || formula=$((m * (4 * layers + 2) * rounds * rows))
     formula=$((formula + 4 * keys + m * 8 * (t - 1) * tokens))
-    echo "$model, $t members $*: $sent bytes sent by each, $formula by the formula"
+    echo "$model, $t members $options: $sent bytes sent by each, $formula by the formula"
     [ "$sent" -eq "$formula" ] || fail "$model, $t members: $sent bytes, not $formula"
-}
-for t in 2 4; do
-    shared gpt-tiny $((8 * 4 * 64 + 2 * 64)) 0 $t
-    shared gpt-tiny 0 0 $t $whole
 done
-shared llama-tiny $((8 * 2 * 64 + 64)) 0 2
-shared llama-tiny $((8 * 2 * 64 + 64)) $((8 * 2 * 16 * 64)) 4
-shared llama-tiny 0 $((8 * 2 * 16 * 64)) 4 $whole
+for run in sequences whole; do
+    agree "bf16, $run: gradients" near "$work/bf16-$run.safetensors" "$work/bf16.safetensors" 2e-2
+done
 
 # ---- refusals, and a process that stops
 

@@ -5,34 +5,34 @@
 . "$here/../train/grid.sh"
 have_mpi || exit 77
 
-# alike PROCESSES OPTIONS...: over both transports.
-alike()
-{
-    local n=$1 what="$1 processes, ${*:2}" same transport
-
-    shift
-    same="--model llama-tiny --data $work/text --seq 64 --steps 3 --clip 0.5 $*"
+alike=(
+    "2 --stages 2"
+    "4 --stages 4 --schedule zbv --micro-batches 8"
+    "2 --stages 2 --tensor-parallel 1 --post-validation"
+    "4 --stages 2 --tensor-parallel 2"
+    "4 --stages 2 --context-parallel 2"
+    "4 --stages 2 --context-parallel 2 --context-method ring"
+    "4 --stages 2 --data-parallel 2 --zero 1"
+    "4 --stages 4 --schedule weipipe --micro-batches 8"
+    "4 --stages 4 --schedule fsdp --micro-batches 4"
+    "4 --stages 4 --schedule helix --micro-batches 8"
+    "2 --stages 2 --schedule sppo --slices 4 --micro-batches 2 --offload full --offload-dir $work"
+)
+same="--model llama-tiny --data $work/text --seq 64 --steps 3 --clip 0.5"
+for i in "${!alike[@]}"; do
     for transport in mpi starpu; do
-        quiet "$what, $transport" mpi "$n" train $same --transport $transport --log "$work/$transport.jsonl" || return
+        note "$transport-$i" "${alike[i]%% *}" $same ${alike[i]#* } --transport $transport
     done
-    agree "$what" near "$work/starpu.jsonl" "$work/mpi.jsonl" 0
-    ln -sf "$work/starpu.jsonl" "$work/grid.jsonl"
-    is_planned "$what" bytes_sent bytes_sent "$(starpipe train $same --dry-run --json)"
-    grep -q '"transport":"StarPU-MPI over ' "$work/starpu.jsonl" || fail "$what: $(head -n 1 "$work/starpu.jsonl")"
-    stages_of "$work/starpu.jsonl" polling_ms | tail -n 1 | grep -q '[1-9]' || fail "$what: no polling_ms"
-}
-
-alike 2 --stages 2
-alike 4 --stages 4 --schedule zbv --micro-batches 8
-alike 2 --stages 2 --tensor-parallel 1 --post-validation
-alike 4 --stages 2 --tensor-parallel 2
-alike 4 --stages 2 --context-parallel 2
-alike 4 --stages 2 --context-parallel 2 --context-method ring
-alike 4 --stages 2 --data-parallel 2 --zero 1
-alike 4 --stages 4 --schedule weipipe --micro-batches 8
-alike 4 --stages 4 --schedule fsdp --micro-batches 4
-alike 4 --stages 4 --schedule helix --micro-batches 8
-alike 2 --stages 2 --schedule sppo --slices 4 --micro-batches 2 --offload full --offload-dir "$work"
+done
+make_runs
+for i in "${!alike[@]}"; do
+    what="processes: ${alike[i]}"
+    agree "$what" near "$work/starpu-$i.jsonl" "$work/mpi-$i.jsonl" 0
+    starpipe train $same ${alike[i]#* } --dry-run --json > "$work/planned"
+    is_planned "$what" "starpu-$i" bytes_sent bytes_sent
+    grep -q '"transport":"StarPU-MPI over ' "$work/starpu-$i.jsonl" || fail "$what: $(head -n 1 "$work/starpu-$i.jsonl")"
+    stages_of "$work/starpu-$i.jsonl" polling_ms | tail -n 1 | grep -q '[1-9]' || fail "$what: no polling_ms"
+done
 
 # ---- the record of a step: when messages were ready, and arrived
 
