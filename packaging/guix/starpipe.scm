@@ -1,6 +1,6 @@
 ;;; starpipe for GNU Guix.  StarPU comes from the channel Guix-HPC (see packaging/README.md).
 ;;;
-;;;   guix build -f packaging/guix/starpipe.scm --with-source=starpipe=starpipe-0.1.0.tar.gz
+;;;   guix build -f packaging/guix/starpipe.scm --with-source=starpipe=starpipe-0.2.0.tar.gz
 
 (define-module (starpipe)
   #:use-module (gnu packages check)
@@ -23,7 +23,7 @@
 (define-public starpipe
   (package
     (name "starpipe")
-    (version "0.1.0")
+    (version "0.2.0")
     (source
      (origin
        (method url-fetch)

@@ -13,11 +13,11 @@ class Starpipe(AutotoolsPackage, CudaPackage):
     schedules, on one machine, a cluster or GPUs. Tasks run on StarPU."""
 
     homepage = "https://example.org/starpipe"
-    url = "https://example.org/starpipe/starpipe-0.1.0.tar.gz"
+    url = "https://example.org/starpipe/starpipe-0.2.0.tar.gz"
 
     license("BSD-3-Clause")
 
-    version("0.1.0", sha256="0000000000000000000000000000000000000000000000000000000000000000")
+    version("0.2.0", sha256="0000000000000000000000000000000000000000000000000000000000000000")
 
     variant(
         "simgrid",

@@ -64,7 +64,7 @@ enum {
     SP_MLP_MATRICES = 1 << SP_TO_UP | 1 << SP_TO_DOWN
 };
 
-/* Those of a block. */
+/* The matrices of a block. */
 static inline unsigned sp_matrices(enum sp_block_kind kind)
 {
     return kind == SP_BLOCK_QKV    ? SP_QKV_MATRIX
