@@ -20,10 +20,10 @@ objects := $(patsubst %.c,%.o,$(filter-out $(replaced),$(filter %.c,$(sources)))
 own_objects := $(own:%.c=%.o)
 
 CFLAGS = -std=gnu11 -O2 -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow
-# Memory that is not there is an error of the command, as in a terminal.
+# Memory that is not there is an error of the command, as in a terminal. Asyncify is what fibers need (contexts.c).
 link_flags = -sMODULARIZE=1 -sEXPORT_NAME=Engine -sSINGLE_FILE=1 -sENVIRONMENT=worker \
-	-sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=2GB -sABORTING_MALLOC=0 -sDYNAMIC_EXECUTION=0 \
-	-sEXPORTED_FUNCTIONS=_sp_playground -sEXPORTED_RUNTIME_METHODS=ccall,FS
+	-sASYNCIFY=1 -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=2GB -sABORTING_MALLOC=0 -sDYNAMIC_EXECUTION=0 \
+	-sEXPORTED_FUNCTIONS=_sp_playground,_sp_playground_status -sEXPORTED_RUNTIME_METHODS=ccall,FS
 
 drawing := $(top)/src/trace/page
 scripts := state.js engine.js editor.js results.js rows.js main.js

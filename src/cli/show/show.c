@@ -237,9 +237,13 @@ static int terminal_columns(void)
     return 120;
 }
 
-/* Reads --recompute, or the schedule's default. */
+/* Reads --recompute, or the schedule's default. What auto chooses has layers that keep all to begin
+ * with. */
 static int find_recompute(const struct args *a, struct sp_recompute_option *recompute)
 {
+    *recompute = (struct sp_recompute_option){SP_RECOMPUTE_NONE, 1};
+    if (a->layout.recompute && sp_recompute_is_auto(a->layout.recompute))
+        return 0;
     return sp_parse_recompute(
         "show", sp_schedule_recompute(a->layout.schedule, a->layout.recompute), recompute);
 }
@@ -437,6 +441,8 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
 
     if (!ret && !show.machine)
         ret = sp_step_costs("show", &a->layout, a->cost, plan, &show.costs);
+    if (!ret && show.shape)
+        ret = sp_show_choose_recompute(&show, &a->layout, plan);
     if (!ret && show.shape)
         ret = sp_show_plan_memory(&show, &a->layout, plan, &offload);
     ret = ret ? ret : find_conduct(a, plan, &show, &conduct);
