@@ -37,6 +37,8 @@ class Runner {
     this.stop();
     this.waiting = [];
   }
+  /* The same if a question is being answered. */
+  giveUpBusy() { if (this.waiting.length) this.giveUp(); }
   /* `files`: the text of each that the command reads, by its path. `progress` gets lines of the file "progress". */
   ask(words, files = {}, progress = () => {}) {
     const key = JSON.stringify([words, files]);

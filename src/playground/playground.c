@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "model/model.h"
 #include "plan/machine/machine.h"
+#include "policies/registry.h"
 #include "sp_error.h"
 #include <fcntl.h>
 #include <jansson.h>
@@ -35,7 +36,8 @@ static json_t *machine_choice(const char *name)
 
 static int print_choices(int argc, char **argv)
 {
-    json_t *models = json_array(), *machines = json_array(), *all;
+    json_t *models = json_array(), *machines = json_array(), *schedules = json_array(), *all;
+    const struct sp_schedule_def *def;
     int bad = 0;
 
     (void)argc, (void)argv;
@@ -43,7 +45,11 @@ static int print_choices(int argc, char **argv)
         bad |= json_array_append_new(models, model_choice(*name));
     for (int i = 0; sp_machine_name_at(i); i++)
         bad |= json_array_append_new(machines, machine_choice(sp_machine_name_at(i)));
-    all = json_pack("{s:o,s:o}", "models", models, "machines", machines);
+    for (int i = 0; (def = sp_schedule_at(i)); i++)
+        if (sp_schedule_is_synchronous(def->name))
+            bad |= json_array_append_new(schedules, json_string(def->name));
+    all = json_pack("{s:o,s:o,s:o}", "models", models, "machines", machines, "synchronous",
+                    schedules);
     bad = bad || !all || json_dumpf(all, stdout, 0);
     json_decref(all);
     return bad;

@@ -22,12 +22,6 @@ static int choose_auto(struct sp_show *show, const struct sp_layout_args *l, str
                         "show: --recompute auto: %s has no layers that choose one by one; give "
                         "another --recompute, or leave it out",
                         plan->def->name);
-    if (!show->machine || !l->memory_limit)
-        return sp_error(EINVAL,
-                        "show: --recompute auto chooses for a limit of memory, on a machine: give "
-                        "--memory-limit and --model, and leave out --cost");
-    if (strcmp(l->offload, "none") || l->offload_peers)
-        return sp_error(EINVAL, "show: --recompute auto: leave out --offload");
     err = sp_recompute_choose(&wish, &chosen);
     if (err == -ENOMEM)
         return sp_error(ENOMEM, "show: no memory to choose what %d stages compute again",
