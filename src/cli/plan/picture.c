@@ -85,9 +85,9 @@ static json_t *columns_of(const struct sp_table *table)
     json_t *columns = json_array();
 
     for (int k = 0; k < table->n; k++)
-        json_array_append_new(columns, json_pack("{s:s,s:s?,s:b}", "name", table->column[k]->name,
-                                                 "legend", table->column[k]->legend, "left",
-                                                 table->column[k]->left));
+        json_array_append_new(columns,
+                              json_pack("{s:s,s:s?,s:b}", "name", table->column[k]->name, "legend",
+                                        table->column[k]->legend, "left", table->column[k]->left));
     return columns;
 }
 
@@ -134,13 +134,12 @@ int sp_ranking_picture(const struct sp_ranking *r, FILE *out)
 
     if (page) {
         sp_plan_page_choose(r, page);
-        root = json_pack("{s:o,s:b,s:o,s:s?,s:o,s:o,s:o}", "title", sentence(r, sp_ranking_title),
-                         "complete", !r->stopped, "recommended",
-                         best ? json_integer(sp_plan_page_number(page, (int)(best - r->all)))
-                              : json_null(),
-                         "advice", best ? NULL : sp_ranking_advice(r), "shown",
-                         table_of(page, &page->shown), "others", table_of(page, &page->others),
-                         "chart", chart_of(page));
+        root = json_pack(
+            "{s:o,s:b,s:o,s:s?,s:o,s:o,s:o}", "title", sentence(r, sp_ranking_title), "complete",
+            !r->stopped, "recommended",
+            best ? json_integer(sp_plan_page_number(page, (int)(best - r->all))) : json_null(),
+            "advice", best ? NULL : sp_ranking_advice(r), "shown", table_of(page, &page->shown),
+            "others", table_of(page, &page->others), "chart", chart_of(page));
     }
     free(page);
     if (!root)

@@ -249,11 +249,11 @@ int sp_cmd_plan(int argc, char **argv)
                      .reserve = 8,
                      .dtype = SP_BF16,
                      .hardware = {SP_MACHINE_DEFAULT, 0}};
-    static int (*const print[])(const struct sp_ranking *, FILE *) = {
-        [TEXT] = sp_ranking_text,
-        [JSON] = sp_ranking_json,
-        [HTML] = sp_ranking_html,
-        [PICTURE] = sp_ranking_picture};
+    static int (*const print[])(const struct sp_ranking *,
+                                FILE *) = {[TEXT] = sp_ranking_text,
+                                           [JSON] = sp_ranking_json,
+                                           [HTML] = sp_ranking_html,
+                                           [PICTURE] = sp_ranking_picture};
     static struct sp_found found[SP_RANKING_MOST];
     static struct sp_machine machine, order[SP_MACHINE_ORDERS];
     struct sp_search want;
