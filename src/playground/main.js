@@ -116,6 +116,7 @@ function showView() {
   for (const tab of document.querySelectorAll("nav a"))
     if (tab.dataset.view === state.view) tab.setAttribute("aria-current", "page");
     else tab.removeAttribute("aria-current");
+  showForm();
   if (planner) {
     change++;
     showPlanForm();
@@ -123,7 +124,6 @@ function showView() {
   } else {
     stopSearch();
     if (!state.rows.length) state.rows = FIRST_ROWS.map(newRow);
-    showForm();
     rebuild();
   }
 }
