@@ -1,6 +1,6 @@
 /*
- * What turns.c wants of ucontext.h, by fibers of emscripten: WebAssembly has one stack, and the
- * compiler makes functions that leave it and come back. There are two contexts at a time, the
+ * The functions of ucontext.h for turns.c, by fibers of emscripten: WebAssembly has one stack, and
+ * the compiler makes functions that leave it and come back. There are two contexts at a time, the
  * program's and one that was made.
  */
 #include <emscripten/fiber.h>

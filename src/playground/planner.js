@@ -114,7 +114,8 @@ function endSearch() {
 function fieldOf(line) {
   const named = [...line.matchAll(/--([a-z-]+)/g)].map(m => PLAN_OPTIONS.find(([, option]) => option === m[1])?.[0]);
   const keys = Object.entries(CONFIG_KEYS[plan.style] ?? {}).filter(([, name]) => isOwn() && line.includes(name));
-  const words = [[/sequences? of \d+ tokens|positions/, "seq"], [/\d+ stages/, "stages"], [/devices/, "nodes"]];
+  const words = [[/sequences? of \d+ tokens|positions/, "seq"], [/kv heads/, "kv_heads"], [/heads/, "heads"],
+    [/\d+ stages/, "stages"], [/devices/, "nodes"]];
   return named.find(Boolean) ?? keys[0]?.[0] ?? (words.find(([pattern]) => pattern.test(line)) ?? [])[1];
 }
 

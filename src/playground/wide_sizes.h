@@ -1,7 +1,7 @@
 /*
  * Included before every file that becomes WebAssembly. There size_t has 32 bits, and the tensors whose
- * bytes are counted have more: our own sizes get 64. What the system declares has its own size_t
- * still, so its headers that speak of sizes come first, with all that any file wants of them.
+ * bytes are counted have more: our own sizes get 64. The system's functions keep their size_t,
+ * so its headers that speak of sizes come first, with all that any file wants of them.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* What each layer computes again in the backward, where that is chosen for --memory-limit, as `train`
- * chooses it on a machine that is described: --recompute auto, and schedule adapipe. */
+/* Chooses for --memory-limit which layers compute again in the backward, as `train` does on a machine
+ * that is described: --recompute auto, and schedule adapipe. */
 #include "cli/show/show.h"
 #include "plan/adapipe.h"
 #include "plan/recompute.h"

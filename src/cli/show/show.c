@@ -249,8 +249,7 @@ static int terminal_columns(void)
     return 120;
 }
 
-/* Reads --recompute, or the schedule's default. What auto chooses has layers that keep all to begin
- * with. */
+/* Reads --recompute, or the schedule's default. With auto, layers keep all until it has chosen. */
 static int find_recompute(const struct args *a, struct sp_recompute_option *recompute)
 {
     *recompute = (struct sp_recompute_option){SP_RECOMPUTE_NONE, 1};
