@@ -98,7 +98,7 @@ class Page:
             "ask(arguments[0], arguments[1] ?? undefined).then(arguments[2])", words, order)
 
     def refusals(self):
-        return self.js("return [...document.querySelectorAll('.card p.refusal')].map(p => p.textContent)")
+        return self.js("return [...document.querySelectorAll('#cards p.refusal')].map(p => p.textContent)")
 
 
 # What is drawn: the bars of every picture, and whether the middle of each wide enough has a colour of its own, which
@@ -253,7 +253,7 @@ def check_editor(page, command):
     text.send_keys(Keys.CONTROL, Keys.END)
     text.send_keys(Keys.BACKSPACE + ",1B0")
     page.wait(before)
-    notes = page.js("return [...document.querySelectorAll('.card p.note')].map(p => p.textContent)")
+    notes = page.js("return [...document.querySelectorAll('#cards p.note')].map(p => p.textContent)")
     check("typed to its end: accepted", notes == ["", "The verifier accepts this order."], (notes, page.refusals()))
     shown = json.loads(command.run(["show", "--schedule", "csv:order", "--format", "json"], "0F0,0B0\n1F0,1B0")[1])
     pictures = page.js(DRAWN)
@@ -263,15 +263,15 @@ def check_editor(page, command):
 def check_details(page, command):
     """Under a picture: the command that prints it, and the actions of each stage."""
     page.open("#p=3&m=5&comm=0.5&s=gpipe:backward=fifo")
-    page.js("document.querySelector('details').open = true")
+    page.js("document.querySelector('#cards details').open = true")
     words = ["show", "--schedule", "gpipe:backward=fifo", "--stages", "3", "--micro-batches", "5", "--cost", "comm=0.5"]
     end = time.monotonic() + PATIENCE_S
     while not page.js("return document.querySelector('.actions')?.textContent") and time.monotonic() < end:
         time.sleep(0.02)
     shown = json.loads(command.run([*words, "--actions", "--format", "json"])[1])
-    check("command", page.js("return document.querySelector('.command').textContent") == "starpipe " + " ".join(words))
+    check("command", page.js("return document.querySelector('#cards .command').textContent") == "starpipe " + " ".join(words))
     for stage, actions in enumerate(shown["actions"]):
-        page.js("const pick = document.querySelector('details select');"
+        page.js("const pick = document.querySelector('#cards details select');"
                 "pick.value = arguments[0]; pick.dispatchEvent(new Event('change'));", str(stage))
         lines = page.js("return document.querySelector('.actions').textContent").split("\n")
         check(f"actions of stage {stage}",
