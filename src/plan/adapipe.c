@@ -1,4 +1,5 @@
 #include "plan/adapipe.h"
+#include "plan/cost/layer_costs.h"
 #include "policies/families/activations.h"
 #include "sp_error.h"
 #include <limits.h>
@@ -336,4 +337,26 @@ int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *m
     destroy(&w);
     free(limits);
     return ret;
+}
+
+int sp_adapipe_take(struct sp_plan *plan, const struct sp_shape *shape,
+                    const struct sp_machine *machine, int64_t limit)
+{
+    struct sp_adapipe in = {.stages = plan->layout.stages,
+                            .layers = shape->model.layers,
+                            .micro_batches = plan->layout.micro_batches};
+    int *counts = calloc((size_t)in.stages, sizeof *counts), err = counts ? 0 : -ENOMEM;
+    unsigned char *mode = calloc((size_t)in.layers, 1);
+
+    err = mode ? err : -ENOMEM;
+    sp_layer_costs_estimate(machine, shape, &in.costs);
+    err = err ? err : sp_adapipe_memory_of(shape, in.stages, limit, &in.memory);
+    err = err ? err : sp_adapipe_plan(&in, plan, shape, counts, mode, NULL);
+    err = err ? err : sp_plan_partition(plan, counts);
+    if (!err)
+        plan->recompute = mode;
+    else
+        free(mode);
+    free(counts);
+    return err;
 }

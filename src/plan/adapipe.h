@@ -78,6 +78,11 @@ int sp_adapipe_choose(const struct sp_adapipe *in, int *counts, unsigned char *m
 int sp_adapipe_plan(struct sp_adapipe *in, const struct sp_plan *plan, const struct sp_shape *sh,
                     int *counts, unsigned char *mode, struct sp_adapipe_figures *figures);
 
+/* Gives a plan of the schedule such layers and modes, at the times that are estimated for the
+ * machine, which has `limit` bytes for a stage. 0; or -ENOMEM, or -EINVAL as above. */
+int sp_adapipe_take(struct sp_plan *plan, const struct sp_shape *sh,
+                    const struct sp_machine *machine, int64_t limit);
+
 /* The makespan of 1F1B without communication, as sp_listsim finds it: f[stages] and b[stages] are
  * the times of a forward and a full backward of one micro-batch; room[2 * stages] is scratch. */
 double sp_1f1b_makespan(int stages, int micro_batches, const double *f, const double *b,

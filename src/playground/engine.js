@@ -1,47 +1,57 @@
 /*
- * Asks the worker. Questions go one after the other; an answer is {status, output, errors}, as a terminal would
+ * Asks a worker. Questions go one after the other; an answer is {status, output, errors}, as a terminal would
  * show it. The worker's text is in the page, element "worker".
  */
-const engine = { worker: null, waiting: [], answers: new Map() };
 const KEPT_ANSWERS = 200;
 
-function startWorker() {
-  const code = document.getElementById("worker").textContent;
-  const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
-  engine.worker = new Worker(url);
-  URL.revokeObjectURL(url);
-  engine.worker.onmessage = ({ data }) => {
-    const { key, done } = engine.waiting.shift();
-    if (data.broken) stopWorker();
-    else engine.answers.set(key, data);
-    if (engine.answers.size > KEPT_ANSWERS) engine.answers.delete(engine.answers.keys().next().value);
-    done(data);
-    if (engine.waiting.length) send();
-  };
+class Runner {
+  worker = null;
+  waiting = [];
+  answers = new Map();
+
+  start() {
+    const code = document.getElementById("worker").textContent;
+    const url = URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
+    this.worker = new Worker(url);
+    URL.revokeObjectURL(url);
+    this.worker.onmessage = ({ data }) => {
+      if (data.progress !== undefined) return this.waiting[0].progress(data.progress);
+      const { key, done } = this.waiting.shift();
+      if (data.broken) this.stop();
+      else this.answers.set(key, data);
+      if (this.answers.size > KEPT_ANSWERS) this.answers.delete(this.answers.keys().next().value);
+      done(data);
+      if (this.waiting.length) this.send();
+    };
+  }
+  send() {
+    if (!this.worker) this.start();
+    this.worker.postMessage(this.waiting[0].question);
+  }
+  stop() {
+    if (this.worker) this.worker.terminate();
+    this.worker = null;
+  }
+  /* Gives up what is asked: a search of the question before the last may take long. Nobody waits for its answer. */
+  giveUp() {
+    this.stop();
+    this.waiting = [];
+  }
+  /* The same if a question is being answered. */
+  giveUpBusy() { if (this.waiting.length) this.giveUp(); }
+  /* `files`: the text of each that the command reads, by its path. `progress` gets lines of the file "progress". */
+  ask(words, files = {}, progress = () => {}) {
+    const key = JSON.stringify([words, files]);
+    if (this.answers.has(key)) return Promise.resolve(this.answers.get(key));
+    return new Promise(done => {
+      this.waiting.push({ key, done, progress, question: { words, files } });
+      if (this.waiting.length === 1) this.send();
+    });
+  }
 }
 
-function send() {
-  if (!engine.worker) startWorker();
-  engine.worker.postMessage(engine.waiting[0].question);
-}
+/* A search does not hold up what draws. */
+const planning = new Runner(), drawing = new Runner();
 
-function stopWorker() {
-  if (engine.worker) engine.worker.terminate();
-  engine.worker = null;
-}
-
-/* Gives up what is asked: a search of the question before the last may take long. Nobody waits for its answer. */
-function giveUp() {
-  stopWorker();
-  engine.waiting = [];
-}
-
-/* `order`: text of the file "order" that the command reads. */
-function ask(words, order) {
-  const key = JSON.stringify([words, order]);
-  if (engine.answers.has(key)) return Promise.resolve(engine.answers.get(key));
-  return new Promise(done => {
-    engine.waiting.push({ key, done, question: { words, order } });
-    if (engine.waiting.length === 1) send();
-  });
-}
+/* `order`: text of the file "order". */
+const ask = (words, order) => drawing.ask(words, order ? { order } : {});

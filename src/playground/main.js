@@ -1,6 +1,6 @@
 /* The page: its form, and what happens when something in it changes. */
 const PAUSE_MS = 60, PATIENCE_MS = 400;
-const choices = { schedules: [], models: [], machines: [] };
+const choices = { schedules: [], models: [], machines: [], synchronous: [] };
 let cards = [], change = 0, timer = 0;
 
 const byId = id => document.getElementById(id);
@@ -22,7 +22,7 @@ async function update() {
   history.replaceState(null, "", address());
   /* an answer that takes long keeps nobody waiting for it */
   const patience = setTimeout(() => {
-    if (mine === change && engine.waiting.length > 1) restart();
+    if (mine === change && drawing.waiting.length > 1) restart();
   }, PATIENCE_MS);
   const results = [];
   for (const [i, row] of state.rows.entries()) {
@@ -39,13 +39,14 @@ async function update() {
     boxes.push(card.picture);
   });
   compare(results);
+  byId("cards").before(byId("bar"));
   byId("bar").hidden = !pictures.length;
   if (pictures.length) showPictures(pictures, boxes);
   document.documentElement.dataset.change = String(mine); /* all that was asked is shown */
 }
 
 function restart() {
-  giveUp();
+  drawing.giveUp();
   update();
 }
 
@@ -92,40 +93,71 @@ function fill(select, names) {
   for (const name of names) element("option", select, name);
 }
 
-async function copyLink() {
-  history.replaceState(null, "", address());
+async function copyText(text, told) {
   try {
-    await navigator.clipboard.writeText(location.href);
-    byId("copied").textContent = "copied";
+    await navigator.clipboard.writeText(text);
+    told.textContent = "copied";
   } catch {
-    byId("copied").textContent = "the address of this page is the link";
+    told.textContent = "not copied: the browser forbids it";
   }
-  setTimeout(() => { byId("copied").textContent = ""; }, 3000);
+  setTimeout(() => { told.textContent = ""; }, 3000);
+}
+
+function copyLink(event) {
+  history.replaceState(null, "", address());
+  copyText(location.href, event.target.nextElementSibling);
+}
+
+/* Shows one of the views, and starts what it shows. */
+function showView() {
+  const planner = state.view === "plan";
+  byId("planner").hidden = !planner;
+  byId("schedules").hidden = planner;
+  for (const tab of document.querySelectorAll("nav a"))
+    if (tab.dataset.view === state.view) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  showForm();
+  if (planner) {
+    change++;
+    showPlanForm();
+    startSearch();
+  } else {
+    stopSearch();
+    if (!state.rows.length) state.rows = FIRST_ROWS.map(newRow);
+    rebuild();
+  }
 }
 
 function load() {
   readAddress();
-  showForm();
-  rebuild();
+  showView();
 }
 
 async function main() {
   choices.schedules = JSON.parse((await ask(["list", "--json"])).output);
   Object.assign(choices, JSON.parse((await ask(["choices"])).output));
-  fill(byId("models"), choices.models);
-  fill(byId("machines"), choices.machines);
+  fill(byId("models"), choices.models.map(m => m.name));
+  fill(byId("machines"), choices.machines.map(m => m.name));
+  readAddress();
   bind();
+  bindPlan();
   memoryRow = 26;
   byId("add").onclick = () => { state.rows.push(newRow("1f1b")); rebuild(); };
   byId("all").onclick = () => { state.rows = choices.schedules.map(s => newRow(s.name)); rebuild(); };
   byId("own").onclick = () => { state.rows.push({ ...newRow("csv"), order: FIRST_ORDER }); rebuild(); };
-  byId("link").onclick = copyLink;
+  for (const button of document.querySelectorAll(".link")) button.onclick = copyLink;
+  for (const tab of document.querySelectorAll("nav a"))
+    tab.onclick = e => {
+      e.preventDefault();
+      state.view = tab.dataset.view;
+      showView();
+    };
   byId("in").onclick = () => zoom(.6, (from + to) / 2);
   byId("out").onclick = () => zoom(1 / .6, (from + to) / 2);
   byId("fit").onclick = fit;
   addEventListener("hashchange", load);
-  new ResizeObserver(draw).observe(byId("cards"));
-  load();
+  for (const box of ["cards", "timeline"]) new ResizeObserver(draw).observe(byId(box));
+  showView();
 }
 
 main();

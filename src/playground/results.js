@@ -57,7 +57,8 @@ function compare(results) {
 function stageTable(result, parent) {
   const { json, picture } = result, table = element("table", parent), head = element("tr", table);
   const memory = json.memory_bytes ? Object.keys(json.memory_bytes[0]) : [];
-  for (const name of ["stage", "ops", "idle", "span", "peak, micro-batches", ...memory, ...(json.bytes_sent ? ["sent"] : [])])
+  const unit = picture.unit ? ", " + picture.unit : "";
+  for (const name of ["stage", "ops", "idle" + unit, "span" + unit, "peak, micro-batches", ...memory, ...(json.bytes_sent ? ["sent"] : [])])
     element("th", head, name);
   json.ranks.forEach((ops, s) => {
     const line = element("tr", table);

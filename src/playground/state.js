@@ -1,5 +1,7 @@
 /*
- * What the page shows, as an object and as the part of the address after '#':
+ * What the page shows, as objects and as the part of the address after '#'. Of the planner:
+ *   view=plan&model=gpt3-7b&nodes=8&seq=4096
+ * and of the schedules:
  *   p=4&m=8&times=stage&b=2&s=zb1p:auto|2||&s=csv|||0F0,...
  * A row is schedule[:options]|chunks|slices|order; values that are defaults are left out. A row's order is the text
  * of its file where the schedule is "csv".
@@ -9,31 +11,44 @@ const DEFAULTS = {
   f: "1", b: "1", w: "1", pre: "1", attn: "3", post: "2", backward: "2", comm: "0", wire: "0",
   model: "gpt3-7b", seq: "4096", size: "1", hardware: "h100-ib", dtype: "bf16", limit: "", memory: "1"
 };
+const PLAN_DEFAULTS = {
+  model: "gpt3-7b", style: "gpt2", layers: "", hidden: "", heads: "", kv_heads: "", mlp: "", vocabulary: "",
+  hardware: "h100-ib", nodes: "1", seq: "4096", batch: "64", dtype: "bf16", limit: "", schedule: "", stages: "",
+  tensor: "", context: "", data: "", recompute: "", offload: "", row: ""
+};
 const FIRST_ROWS = ["1f1b", "zb1p", "zbv"];
 
 const newRow = schedule => ({ schedule, options: "", chunks: "", slices: "", order: "" });
-const state = { ...DEFAULTS, rows: [] };
+const state = { ...DEFAULTS, view: "plan", rows: [] }, plan = { ...PLAN_DEFAULTS };
 
 /* A word of a command has one line. */
 const word = text => String(text).replace(/[\r\n]/g, " ").trim();
 
+/* Takes what the address has for one of the views; an address without a view is one of schedules. */
 function readAddress() {
   const given = new URLSearchParams(location.hash.slice(1));
-  for (const key of Object.keys(DEFAULTS)) state[key] = word(given.get(key) ?? DEFAULTS[key]);
+  const take = (to, defaults) => {
+    for (const key of Object.keys(defaults)) to[key] = word(given.get(key) ?? defaults[key]);
+  };
+  state.view = given.get("view") ?? (location.hash.length > 1 ? "schedules" : "plan");
+  if (state.view === "plan") return take(plan, PLAN_DEFAULTS);
+  state.view = "schedules";
+  take(state, DEFAULTS);
   state.rows = given.getAll("s").map(text => {
     const [name, chunks = "", slices = "", ...order] = text.split("|");
     const [schedule, ...options] = name.split(":");
     return { schedule: word(schedule), options: word(options.join(":")), chunks: word(chunks),
       slices: word(slices), order: order.join("|") };
   });
-  if (!state.rows.length) state.rows = FIRST_ROWS.map(newRow);
 }
 
 function address() {
-  const given = new URLSearchParams();
-  for (const [key, value] of Object.entries(DEFAULTS))
-    if (state[key] !== value) given.set(key, state[key]);
-  for (const r of state.rows) {
+  const given = new URLSearchParams(), planner = state.view === "plan";
+  given.set("view", state.view);
+  const [from, defaults] = planner ? [plan, PLAN_DEFAULTS] : [state, DEFAULTS];
+  for (const [key, value] of Object.entries(defaults))
+    if (from[key] !== value) given.set(key, from[key]);
+  for (const r of planner ? [] : state.rows) {
     const name = r.schedule + (r.options ? ":" + r.options : "");
     const parts = [name, r.chunks, r.slices, r.schedule === "csv" ? r.order : ""];
     while (parts.length > 1 && !parts[parts.length - 1]) parts.pop();

@@ -19,18 +19,21 @@ export NODE_PATH := $(NODE_PATH):/usr/share/nodejs
 objects := $(patsubst %.c,%.o,$(filter-out $(replaced),$(filter %.c,$(sources))))
 own_objects := $(own:%.c=%.o)
 
-CFLAGS = -std=gnu11 -O2 -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow
-# Memory that is not there is an error of the command, as in a terminal.
+# A pointer to a size of ours may go to the system, which writes its lower half: all are little-endian, and begin as 0.
+CFLAGS = -std=gnu11 -O3 -Wall -Wextra -Wstrict-prototypes -Wmissing-prototypes -Wshadow \
+	-include $(here)/wide_sizes.h -Wno-incompatible-pointer-types
+# Memory that is not there is an error of the command, as in a terminal. Asyncify is what fibers need (contexts.c).
 link_flags = -sMODULARIZE=1 -sEXPORT_NAME=Engine -sSINGLE_FILE=1 -sENVIRONMENT=worker \
-	-sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=2GB -sABORTING_MALLOC=0 -sDYNAMIC_EXECUTION=0 \
-	-sEXPORTED_FUNCTIONS=_sp_playground -sEXPORTED_RUNTIME_METHODS=ccall,FS
+	-sASYNCIFY=1 -sALLOW_MEMORY_GROWTH=1 -sMAXIMUM_MEMORY=2GB -sABORTING_MALLOC=0 -sDYNAMIC_EXECUTION=0 \
+	-sEXPORTED_FUNCTIONS=_sp_playground,_sp_playground_status -sEXPORTED_RUNTIME_METHODS=ccall,FS
 
 drawing := $(top)/src/trace/page
-scripts := state.js engine.js editor.js results.js rows.js main.js
+chart := $(top)/src/cli/plan/chart.css
+scripts := state.js engine.js editor.js results.js rows.js planner.js main.js
 
 playground.html: $(here)/playground.html $(here)/playground.css $(addprefix $(here)/,$(scripts)) wasm.js \
-		$(here)/worker.js $(drawing)/drawing.css $(drawing)/picture.js $(drawing)/navigation.js
-	cat $(drawing)/drawing.css $(here)/playground.css > style
+		$(here)/worker.js $(chart) $(drawing)/drawing.css $(drawing)/picture.js $(drawing)/navigation.js
+	cat $(drawing)/drawing.css $(chart) $(here)/playground.css > style
 	cat wasm.js $(here)/worker.js > worker
 	cat $(drawing)/picture.js $(drawing)/navigation.js $(addprefix $(here)/,$(scripts)) > scripts
 	sed -e '/^@STYLE@$$/{r style' -e 'd' -e '}' \
@@ -47,14 +50,14 @@ pure.a: $(objects)
 
 compile = $(EMCC) $(CFLAGS) -MMD -I$(top)/src -I$(top)/include -I$(build) -isystem $(jansson)/include -c -o $@
 
-$(objects): %.o: $(top)/%.c | empty.c
+$(objects): %.o: $(top)/%.c $(here)/wasm.mk | empty.c
 	@mkdir -p $(@D)
 	$(compile) $< || { echo '$<: not for WebAssembly'; $(compile) empty.c; }
 
 empty.c:
 	echo 'extern int nothing;' > $@
 
-$(own_objects): %.o: $(top)/%.c
+$(own_objects): %.o: $(top)/%.c $(here)/wasm.mk
 	@mkdir -p $(@D)
 	$(compile) $<
 

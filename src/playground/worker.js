@@ -2,15 +2,28 @@
  * leaves the module as it may be, so that the page starts another worker. */
 /* The module is in this text; it would still ask for itself by its data: address first. */
 self.fetch = undefined;
-const loading = Engine();
 
-onmessage = async ({ data: { words, order } }) => {
+/* What a command writes to the file "progress" goes to the page line by line. */
+const loading = Engine().then(module => {
+  let line = [];
+  module.FS.createDevice("/", "progress", undefined, byte => {
+    if (byte !== 10) return line.push(byte);
+    postMessage({ progress: new TextDecoder().decode(new Uint8Array(line)) });
+    line = [];
+  });
+  return module;
+});
+
+onmessage = async ({ data: { words, files } }) => {
   const module = await loading;
   const text = path => module.FS.readFile(path, { encoding: "utf8" });
   try {
-    if (order !== undefined) module.FS.writeFile("order", order);
-    const status = module.ccall("sp_playground", "number", ["string"], [words.join("\n")]);
-    postMessage({ status, output: text("output"), errors: text("errors").trim() });
+    for (const [path, content] of Object.entries(files)) {
+      if (path.includes("/")) module.FS.mkdirTree(path.slice(0, path.lastIndexOf("/")));
+      module.FS.writeFile(path, content);
+    }
+    module.ccall("sp_playground", null, ["string"], [words.join("\n")]);
+    postMessage({ status: module._sp_playground_status(), output: text("output"), errors: text("errors").trim() });
   } catch (e) {
     postMessage({ status: 1, output: "", errors: "starpipe: the page's engine stopped: " + e, broken: true });
   }

@@ -71,10 +71,10 @@ static bool has_time(struct choosing *c)
 }
 
 /* sp_search asks this: the search goes on until there is a layout, however long that takes. */
-static bool goes_on(void *arg, int tried, const struct sp_found *best)
+static bool goes_on(void *arg, int tried, const struct sp_found *best, int n)
 {
-    (void)tried;
-    return !best || has_time(arg);
+    (void)tried, (void)best;
+    return !n || has_time(arg);
 }
 
 /* ---- options left open ----------------------------------------------------------------------- */

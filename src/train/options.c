@@ -152,7 +152,7 @@ int sp_parse_recompute(const char *command, const char *text, struct sp_recomput
     }
     if (sp_recompute_is_auto(text))
         return sp_error(EINVAL,
-                        "%s: --recompute auto is for train, whose --dry-run prints what it chooses",
+                        "%s: --recompute auto is for train and show, which print what they choose",
                         command);
     return sp_error(
         EINVAL,

@@ -119,7 +119,7 @@ struct sp_recompute_option {
     int every;
 };
 
-/* True if train chooses (plan/recompute.h); the other commands read it as none. */
+/* True if train or show chooses (plan/recompute.h); the other commands refuse it. */
 bool sp_recompute_is_auto(const char *text);
 
 /* Reads it; -EINVAL after one line beginning with the command if it is no such value. */
@@ -192,8 +192,8 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
                   .arg = "none|full|selective|no-attention|LIST|every=K|auto",                     \
                   .help = "activations computed again in the backward (default: none, or what "    \
                           "train's schedule wants); LIST: norms,activation is selective, "         \
-                          "norms,activation,qkv,mlp no-attention; auto: train chooses, for "       \
-                          "--memory-limit"),                                                       \
+                          "norms,activation,qkv,mlp no-attention; auto: train and show choose, "   \
+                          "for --memory-limit"),                                                       \
         SP_OPTION("offload", STRING, (a).offload, .topic = SP_TOPIC_MEMORY, .role = SP_ROLE_WAY,   \
                   .arg = SP_OFFLOAD_MODES, .help = "activations moved out of the device"),         \
         SP_OPTION("offload-keys", CHOICE, (a).offload_keys, .topic = SP_TOPIC_MEMORY,              \

@@ -293,7 +293,13 @@ refused "cost" show --cost f=-1
 refused "cost" show --cost f=1,nonsense=2
 refused "cannot write" show --output "$work/none/deep"
 refused "recompute" show --recompute some
-refused "is for train" show --recompute auto
+refused "is for train and show" plan --model gpt-tiny --seq 64 --recompute auto
+refused "chooses for a limit of memory" show --recompute auto
+refused "chooses for a limit of memory" show --model gpt-tiny --recompute auto
+refused "leave out --offload" show --model gpt-tiny --recompute auto --memory-limit 1GiB --offload adaptive
+refused "has no layers that choose one by one" show --model gpt-tiny --schedule helix --recompute auto --memory-limit 1GiB
+refused "needs [0-9.]+ MiB" show --model gpt-tiny --recompute auto --memory-limit 1MiB
+refused "8 layers on 4 stages need" show --model gpt-tiny --schedule adapipe --memory-limit 1MiB
 refused "costs of the parts" show --recompute no-attention
 refused "costs given by hand" show --schedule helix --layers 8 --recompute full
 refused "parts of layers, and the layers are unknown" show --schedule helix

@@ -218,6 +218,11 @@ tight = ["--model", "gpt3-1.3b", "--seq", "4096", "--stages", "4", "--micro-batc
 auto = [r for r in rows(*tight) if r["recompute"] == "auto"]
 assert auto and all("--recompute auto --memory-limit 12884901888" in r["command"] and r["memory_bytes"] <= 12 << 30 for r in auto), auto
 check(auto[0])
+# show draws what was chosen layer by layer, or with adapipe
+for row in auto[:2] + [r for r in rows(*tight, "--schedule", "adapipe") if r["fits"]][:1]:
+    shown = ask("show", *shlex.split(row["command"])[5:], "--json")
+    assert shown["step_ms"] == row["step_ms"], (row, shown["step_ms"])
+    assert max(m["total"] for m in shown["memory_bytes"]) == row["memory_bytes"], (row, shown["memory_bytes"])
 same = ["--schedule", auto[0]["schedule"], "--data-parallel", str(auto[0]["data_parallel"]), "--devices", str(auto[0]["devices"])]
 assert all(auto[0]["step_ms"] < min(r["step_ms"] for r in rows(*tight, *same, "--recompute", mode) if r["fits"])
            for mode in ("no-attention", "full")), auto[0]

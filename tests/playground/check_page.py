@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """The page of the playground in headless Chromium, beside the command: check_page.py PAGE STARPIPE.
 
-Every schedule must be computed and drawn as `starpipe show` prints it, the editor and all refusals must say what the
-command says, a link must bring the same page back, and nothing may leave the page.
+Every schedule must be computed and drawn as `starpipe show` prints it, and every plan as `starpipe plan` does; the editor
+and all refusals must say what the command says, a link must bring the same page back, and nothing may leave the page.
+With --times, it says too how long plans for 64 devices take.
 """
 import json
 import subprocess
@@ -16,7 +17,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-PATIENCE_S = 60
+PATIENCE_S = 300
 checks = []
 
 
@@ -74,12 +75,30 @@ class Page:
         self.driver.get(self.address + fragment)
         self.wait(0)
 
+    def wait_for(self, what, script, *arguments):
+        end = time.monotonic() + PATIENCE_S
+        while not self.js(script, *arguments):
+            if time.monotonic() > end:
+                raise TimeoutError("the page does not show " + what)
+            time.sleep(0.02)
+
+    def plan(self, fragment):
+        """Opens the planner and waits for its answer and for the picture of the chosen layout."""
+        self.driver.get("about:blank")
+        self.driver.get(self.address + fragment)
+        self.planned()
+
+    def planned(self):
+        self.wait_for("a plan", "return document.documentElement.dataset.plan == search.number && !search.running")
+        self.wait_for("its picture", "return byId('answer').hidden || document.querySelector('#timeline.busy') === null")
+        self.driver.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
+
     def ask(self, words, order=None):
         return self.driver.execute_async_script(
             "ask(arguments[0], arguments[1] ?? undefined).then(arguments[2])", words, order)
 
     def refusals(self):
-        return self.js("return [...document.querySelectorAll('.card p.refusal')].map(p => p.textContent)")
+        return self.js("return [...document.querySelectorAll('#cards p.refusal')].map(p => p.textContent)")
 
 
 # What is drawn: the bars of every picture, and whether the middle of each wide enough has a colour of its own, which
@@ -234,7 +253,7 @@ def check_editor(page, command):
     text.send_keys(Keys.CONTROL, Keys.END)
     text.send_keys(Keys.BACKSPACE + ",1B0")
     page.wait(before)
-    notes = page.js("return [...document.querySelectorAll('.card p.note')].map(p => p.textContent)")
+    notes = page.js("return [...document.querySelectorAll('#cards p.note')].map(p => p.textContent)")
     check("typed to its end: accepted", notes == ["", "The verifier accepts this order."], (notes, page.refusals()))
     shown = json.loads(command.run(["show", "--schedule", "csv:order", "--format", "json"], "0F0,0B0\n1F0,1B0")[1])
     pictures = page.js(DRAWN)
@@ -244,15 +263,15 @@ def check_editor(page, command):
 def check_details(page, command):
     """Under a picture: the command that prints it, and the actions of each stage."""
     page.open("#p=3&m=5&comm=0.5&s=gpipe:backward=fifo")
-    page.js("document.querySelector('details').open = true")
+    page.js("document.querySelector('#cards details').open = true")
     words = ["show", "--schedule", "gpipe:backward=fifo", "--stages", "3", "--micro-batches", "5", "--cost", "comm=0.5"]
     end = time.monotonic() + PATIENCE_S
     while not page.js("return document.querySelector('.actions')?.textContent") and time.monotonic() < end:
         time.sleep(0.02)
     shown = json.loads(command.run([*words, "--actions", "--format", "json"])[1])
-    check("command", page.js("return document.querySelector('.command').textContent") == "starpipe " + " ".join(words))
+    check("command", page.js("return document.querySelector('#cards .command').textContent") == "starpipe " + " ".join(words))
     for stage, actions in enumerate(shown["actions"]):
-        page.js("const pick = document.querySelector('details select');"
+        page.js("const pick = document.querySelector('#cards details select');"
                 "pick.value = arguments[0]; pick.dispatchEvent(new Event('change'));", str(stage))
         lines = page.js("return document.querySelector('.actions').textContent").split("\n")
         check(f"actions of stage {stage}",
@@ -261,7 +280,7 @@ def check_details(page, command):
 
 def check_link(page):
     """What is chosen by hand comes back with the address."""
-    page.open("")
+    page.open("#view=schedules")
     before = page.changes()
     page.js("""
         const slider = document.querySelector("input[type=range][data-key=p]");
@@ -283,6 +302,161 @@ def check_link(page):
     check("link: what was chosen", '"p":"6"' in chosen[0] and '"comm":"0.5"' in chosen[0] and "0F0" in chosen[0],
           chosen)
     check("link: form", page.js("return document.querySelector('input.small[data-key=p]').value") == "6")
+
+
+QUESTIONS = (Path(__file__).parent / "questions").read_text().splitlines()
+
+
+def check_plans(page, command):
+    """The questions of the test that runs without a browser, as JSON."""
+    page.open("#s=1f1b")
+    layouts = fit = 0
+    for question in QUESTIONS:
+        words = ["plan", *question.split(), "--format", "json"]
+        status, output, errors = command.run(words)
+        answer = page.ask(words)
+        check(question + ": planned alike", status == answer["status"] == 0 and answer["output"] and
+              near(json.loads(output), json.loads(answer["output"])), errors + answer["errors"])
+        if not status:
+            rows = json.loads(output)["layouts"]
+            layouts += len(rows)
+            fit += sum(row["fits"] for row in rows)
+    print(f"{len(QUESTIONS)} plans of {layouts} layouts, {fit} of which fit, as the command has them")
+
+
+def check_planner(page, command):
+    """What the planner shows of one plan: the table, the chart, and the chosen layout's picture and command."""
+    page.plan("#view=plan&model=gpt3-1.3b&stages=4&batch=16&hardware=a800-ib")
+    words = ["plan", "--model", "gpt3-1.3b", "--seq", "4096", "--stages", "4", "--micro-batches", "16", "--hardware",
+             "a800-ib", "--format", "json"]
+    wanted = json.loads(command.run(words)[1])["layouts"]
+    rows = page.js("return [...document.querySelectorAll('#layouts tr')].slice(1).map(tr => tr.innerText.split('\\t'))")
+    names = [row[0].split(". ")[1].strip() for row in rows]
+    check("planner: rows", names[:len(wanted)] == [w["schedule"] for w in wanted] or
+          set(w["schedule"] for w in wanted) <= set(names), (names, [w["schedule"] for w in wanted]))
+    check("planner: frontier, chart", page.js("return document.querySelectorAll('#chart a.told').length") == len(rows) and
+          page.js("return document.querySelectorAll('#chart a.best').length") > 0 and
+          page.js("return document.querySelectorAll('#chart .frontier').length") == 1)
+
+    def shown(row, what):
+        command_line = page.js("return byId('command').textContent").replace("\\\n", " ").split()
+        check(what + ": command", command_line == [*row["command"].split(), "--tokens", "FILE.bin"], command_line)
+        train = row["command"].split()
+        show = json.loads(command.run(["show", *train[train.index("train") + 1:], "--format", "json"])[1])
+        drawn = page.js(DRAWN)
+        check(what + ": picture", len(drawn) == 1 and drawn_is_right(drawn[0], show))
+        check(what + ": step", near(show["step_ms"], row["step_ms"]), (show["step_ms"], row["step_ms"]))
+        cells = page.js("return [...document.querySelectorAll('#stages tr')].length")
+        check(what + ": a row a stage", cells == row["stages"] + 1, cells)
+
+    all_rows = page.js("return search.answer.shown.rows.map(r => r.layout)")
+    check("planner: layouts", all(any(near(w, r) for r in all_rows) for w in wanted), all_rows)
+    shown(all_rows[page.js("return search.answer.recommended") - 1], "recommended")
+
+    # keyboard: from the first row down, and a point of the chart
+    page.driver.find_element(By.CSS_SELECTOR, "#layouts button").send_keys(Keys.ENTER)
+    page.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    page.planned()
+    check("keys: second row", page.js("return [chosenRow(), document.activeElement.dataset.row]") == [2, "2"])
+    shown(all_rows[1], "second row")
+    point = page.driver.find_element(By.CSS_SELECTOR, "#chart a[data-row='3']")
+    page.js("arguments[0].focus()", point)
+    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    page.planned()
+    check("keys: third point", page.js("return chosenRow()") == 3)
+
+    # the link brings it back; the view of schedules and back keeps it
+    link, title = page.js("return [location.href, byId('chosen-name').textContent]")
+    page.plan(link[link.index("#"):])
+    check("planner: link", page.js("return [location.href, byId('chosen-name').textContent]") == [link, title], link)
+    before = page.changes()
+    page.driver.find_element(By.CSS_SELECTOR, "nav a[data-view=schedules]").click()
+    page.wait(before)
+    check("views: schedules", len(page.js(DRAWN)) >= 1 and page.js("return byId('planner').hidden"))
+    page.driver.find_element(By.CSS_SELECTOR, "nav a[data-view=plan]").click()
+    page.planned()
+    check("views: back", page.js("return location.href") == link)
+
+
+def check_planner_refusals(page, command):
+    for fragment, field, words in [
+            ("seq=0", "seq", ["--seq", "0"]),
+            ("nodes=x", "nodes", ["--nodes", "x"]),
+            ("stages=5", "stages", ["--stages", "5"]),
+            ("limit=much", "limit", ["--memory-limit", "much"]),
+            ("data=3", "data", ["--data-parallel", "3"]),
+    ]:
+        page.plan("#view=plan&model=gpt-tiny&batch=8&" + ("" if field == "seq" else "seq=64&") + fragment)
+        given = ["--model", "gpt-tiny", "--micro-batches", "8"] + ([] if field == "seq" else ["--seq", "64"]) + words
+        status, _, errors = command.run(["plan", *given])
+        beside = page.js("return document.querySelector('.field-refusal')?.parentNode.querySelector('[data-plan]')"
+                         ".dataset.plan")
+        check(fragment + ": refused", status == 2 and page.js("return byId('plan-refusal').textContent") == errors,
+              (errors, page.js("return byId('plan-refusal').textContent")))
+        check(fragment + ": beside its field", beside == field, beside)
+    page.plan("#view=plan&model=my-model&style=llama&layers=8&hidden=64&heads=4&kv_heads=3&mlp=172&vocabulary=256&seq=64&batch=8")
+    line = page.js("return byId('plan-refusal').textContent")
+    check("a model of one's own: refused", "4 heads are not a multiple of 3 kv heads" in line, line)
+    check("a model of one's own: beside its field", page.js("return document.querySelector('#kv-heads .field-refusal')"))
+    page.plan("#view=plan&model=my-model&style=llama&layers=8&hidden=64&heads=4&kv_heads=2&mlp=172&vocabulary=256&seq=64&batch=8")
+    config = page.js("return byId('config').textContent")
+    (Path(command.directory.name) / "my-model").mkdir()
+    (Path(command.directory.name) / "my-model/config.json").write_text(config)
+    wanted = json.loads(command.run(["plan", "--model", "my-model", "--seq", "64", "--micro-batches", "8", "--json"])[1])
+    rows = page.js("return search.answer.shown.rows.map(r => r.layout)")
+    check("a model of one's own: planned", all(any(near(w, r) for r in rows) for w in wanted["layouts"]))
+
+
+def check_planner_search(page):
+    """A long search tells what it has, is stopped by a key, and is given up for what is typed."""
+    page.driver.get("about:blank")
+    page.driver.get(page.address + "#view=plan&model=llama3-405b&nodes=128&batch=2048")
+    page.wait_for("layouts so far", "return search.running && search.answer && !search.answer.complete")
+    rows = page.js("return document.querySelectorAll('#layouts tr').length")
+    check("a search tells what it has", rows > 1 and page.js("return /\\d+ layouts tried/.test(byId('state').innerText)"), rows)
+    start = time.monotonic()
+    page.driver.find_element(By.TAG_NAME, "body").send_keys(Keys.ESCAPE)
+    page.wait_for("that it stopped", "return !search.running && /stopped/.test(byId('plan-status').textContent)")
+    check("a search is stopped", time.monotonic() - start < 5 and
+          page.js("return document.querySelectorAll('#layouts tr').length") == rows and
+          page.js("return !byId('again').hidden && byId('stop').hidden"))
+    page.js("byId('again').click()")
+    page.js("plan.model = 'gpt-tiny'; plan.nodes = '1'; plan.batch = '8'; plan.seq = '64'; showPlanForm(); planChanged()")
+    page.wait_for("another plan", "return search.answer?.complete && search.answer.title.startsWith('gpt-tiny on 1 node')")
+    page.planned()
+
+
+def check_narrow(page):
+    """A telephone: the page is no wider than its window."""
+    page.driver.set_window_size(500, 900)
+    page.js("document.body.style.width = '360px'")
+    for fragment in ("#view=plan&model=gpt-tiny&batch=8&seq=64", "#s=1f1b"):
+        if "plan" in fragment:
+            page.plan(fragment)
+        else:
+            page.open(fragment)
+        wide = page.js("return [document.documentElement.scrollWidth, innerWidth]")
+        check(fragment + ": narrow", wide[0] <= wide[1], wide)
+    page.driver.set_window_size(1400, 1000)
+
+
+# What people ask for 64 devices.
+LONG = [
+    ("GPT-2 124M, 1k", "--model gpt2-124m --seq 1024 --micro-batches 512 --nodes 8"),
+    ("1.3B, 2k", "--model gpt3-1.3b --seq 2048 --micro-batches 512 --nodes 8"),
+    ("7B, 4k", "--model gpt3-7b --seq 4096 --micro-batches 256 --nodes 8"),
+    ("7B, 128k", "--model gpt3-7b --seq 131072 --micro-batches 64 --nodes 8"),
+    ("65B, 8k", "--model gpt-65b --seq 8192 --micro-batches 256 --nodes 8"),
+]
+
+
+def print_times(page):
+    page.open("#s=1f1b")
+    print("| 64 H100 | seconds |\n|---|---|")
+    for name, question in LONG:
+        start = time.monotonic()
+        answer = page.ask(["plan", *question.split(), "--hardware", "h100-ib", "--format", "json"])
+        print(f"| {name} | {time.monotonic() - start:.1f} |" + answer["errors"], flush=True)
 
 
 def check_search_given_up(page):
@@ -316,6 +490,13 @@ def check_alone(page):
 def main():
     page, command = Page(sys.argv[1]), Command(sys.argv[2])
     try:
+        if "--times" in sys.argv:
+            print_times(page)
+        check_plans(page, command)
+        check_planner(page, command)
+        check_planner_refusals(page, command)
+        check_planner_search(page)
+        check_narrow(page)
         check_schedules(page, command)
         check_refusals(page, command)
         check_editor(page, command)

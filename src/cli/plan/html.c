@@ -31,9 +31,7 @@ int sp_plan_page_number(const struct sp_plan_page *page, int i)
     return 0;
 }
 
-/* Gives a section to the rows that were asked for and to those on the frontier; the others get
- * none. */
-static void choose_rows(const struct sp_ranking *r, struct sp_plan_page *page)
+void sp_plan_page_choose(const struct sp_ranking *r, struct sp_plan_page *page)
 {
     bool told[SP_RANKING_MOST] = {false};
 
@@ -331,7 +329,7 @@ int sp_ranking_html(const struct sp_ranking *r, FILE *out)
     int err = page ? 0 : -ENOMEM;
 
     if (!err) {
-        choose_rows(r, page);
+        sp_plan_page_choose(r, page);
         fprintf(out,
                 "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
                 "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"

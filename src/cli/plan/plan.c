@@ -2,22 +2,19 @@
  * starpipe plan: finds a schedule and a layout for a model on a machine, without running anything.
  */
 #include "cli/commands.h"
+#include "cli/plan/progress.h"
 #include "cli/plan/ranking.h"
-#include "cli/print.h"
 #include "cli/result.h"
 #include "cli/step_options.h"
 #include "model/model.h"
-#include "plan/search/distinct.h"
 #include "policies/plan_create.h"
 #include "policies/registry.h"
 #include "sp_error.h"
 #include "sp_text.h"
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-enum { TEXT, JSON, HTML };          /* of --format */
+enum { TEXT, JSON, HTML, PICTURE }; /* of --format */
 enum { BOTH_DTYPES = SP_BF16 + 1 }; /* of --dtype, after the types themselves */
 
 struct args {
@@ -116,7 +113,7 @@ static int parse_options(int argc, char **argv, struct args *a)
                   .topic = SP_TOPIC_OUTPUT, .arg = "K", .min = 1, .max = SP_RANKING_MOST),
         SP_OPTION("simulated", FLAG, a->simulated,
                   .help = "layouts that train does not run, as well", .topic = SP_TOPIC_SCHEDULE),
-        SP_RESULT_OPTIONS(a->result, "text|json|html"),
+        SP_RESULT_OPTIONS(a->result, "text|json|html|picture"),
         {0},
     };
 
@@ -243,83 +240,6 @@ static int make_request(const struct args *a, const struct sp_model *model,
     return 0;
 }
 
-/* ---- a search that shows how far it is, and that Ctrl-C ends early */
-
-static volatile sig_atomic_t interrupted;
-
-static struct {
-    bool shows, shown;
-    int tried;
-    double last_s; /* when the line was written last */
-    struct sigaction before;
-} progress;
-
-static void on_interrupt(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
-static void show_progress(const struct sp_found *best)
-{
-    enum { COLUMNS = 79 };
-    char schedule[SP_TEXT_SHOWN], step[SP_CELL], line[2 * SP_CELL];
-    int n = snprintf(line, sizeof line, "plan: %s tried", SP_COUNT(progress.tried, "layout"));
-
-    if (best && best->fits) {
-        sp_cell_duration(best->step_ms, step);
-        snprintf(line + n, sizeof line - (size_t)n, ", best so far: %s on %s, %s a step",
-                 sp_text_show(best->schedule, schedule, sizeof schedule),
-                 SP_COUNT(best->stages, "stage"), step);
-    }
-    fprintf(stderr, "\r%.*s\033[K", COLUMNS, line);
-    fflush(stderr);
-    progress.shown = true;
-}
-
-static bool tell_progress(void *arg, int tried, const struct sp_found *best)
-{
-    const double EVERY_S = 0.2;
-    double s = sp_clock_s();
-
-    (void)arg;
-    progress.tried = tried > progress.tried ? tried : progress.tried;
-    if (progress.shows && s - progress.last_s > EVERY_S) {
-        show_progress(best);
-        progress.last_s = s;
-    }
-    return !interrupted;
-}
-
-/*
- * From here on SIGINT ends the search with what it has; a second one ends the program. On a
- * terminal, standard error has a line of the layouts tried and the best of them.
- */
-static void begin_progress(struct sp_search *want)
-{
-    struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-
-    progress.shows = sp_rewrites_lines(STDERR_FILENO);
-    progress.last_s = sp_clock_s();
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGINT, NULL, &progress.before);
-    if (progress.before.sa_handler != SIG_IGN)
-        sigaction(SIGINT, &act, NULL);
-    want->go_on = tell_progress;
-}
-
-/* Ends that. True if the search was ended early, which is then said on standard error. */
-static bool end_progress(void)
-{
-    sigaction(SIGINT, &progress.before, NULL);
-    if (progress.shown)
-        fputs("\r\033[K", stderr);
-    if (interrupted)
-        fprintf(stderr, "plan: stopped after %s; this is the best so far\n",
-                SP_COUNT(progress.tried, "layout"));
-    return interrupted;
-}
-
 int sp_cmd_plan(int argc, char **argv)
 {
     struct args a = {.layout = {.micro_batches = 64, .micro_batch_size = 1, .seq = 65536},
@@ -329,8 +249,11 @@ int sp_cmd_plan(int argc, char **argv)
                      .reserve = 8,
                      .dtype = SP_BF16,
                      .hardware = {SP_MACHINE_DEFAULT, 0}};
-    static int (*const print[])(const struct sp_ranking *, FILE *) = {
-        [TEXT] = sp_ranking_text, [JSON] = sp_ranking_json, [HTML] = sp_ranking_html};
+    static int (*const print[])(const struct sp_ranking *,
+                                FILE *) = {[TEXT] = sp_ranking_text,
+                                           [JSON] = sp_ranking_json,
+                                           [HTML] = sp_ranking_html,
+                                           [PICTURE] = sp_ranking_picture};
     static struct sp_found found[SP_RANKING_MOST];
     static struct sp_machine machine, order[SP_MACHINE_ORDERS];
     struct sp_search want;
@@ -352,19 +275,17 @@ int sp_cmd_plan(int argc, char **argv)
     want.orders = sp_machine_orders(&machine, order);
     r.names = (struct sp_found_names){
         .model = a.layout.model, .hardware = a.hardware.name, .plugin = a.layout.plugin};
-    begin_progress(&want);
+    r.top = a.top;
+    sp_plan_progress_begin(&want, &r);
     n = sp_search(&want, found, SP_RANKING_MOST,
                   a.result.format == HTML ? SP_RANKING_MOST : a.top); /* a page shows all */
-    r.stopped = end_progress();
+    r.stopped = sp_plan_progress_end();
     if (n < 0)
         return n == -EINVAL ? 2 : 1;
     if (n == 0)
         return r.stopped ? 1 : refuse_all(&a, &want);
     if (sp_result_begin("plan", a.result.output, 0))
         return 1;
-    r.all = found;
-    r.n = n;
-    r.rows = sp_found_distinct(found, n, r.row, a.top);
-    r.recommended = sp_search_recommended(found, n);
+    sp_ranking_take(&r, found, n);
     return print[a.result.format](&r, stdout) ? 1 : 0;
 }

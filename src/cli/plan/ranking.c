@@ -1,6 +1,7 @@
 /* Sentences about a ranking that are the same in every form; and its forms as text and JSON. */
 #include "cli/plan/ranking.h"
 #include "cli/print.h"
+#include "plan/search/distinct.h"
 #include "sp_error.h"
 #include "sp_figure.h"
 #include "sp_text.h"
@@ -8,6 +9,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+void sp_ranking_take(struct sp_ranking *r, const struct sp_found *all, int n)
+{
+    r->all = all;
+    r->n = n;
+    r->rows = sp_found_distinct(all, n, r->row, r->top);
+    r->recommended = sp_search_recommended(all, n);
+}
 
 void sp_ranking_title(const struct sp_ranking *r, FILE *out)
 {
@@ -175,7 +184,7 @@ int sp_ranking_text(const struct sp_ranking *r, FILE *out)
  *   step_ms, tokens_per_s (of a device), bubble_ratio, stall_ms, memory_bytes (of the fullest
  *   device), host_bytes (of the fullest node, of what left)
  */
-static json_t *json_of(const struct sp_ranking *r, const struct sp_found *f)
+json_t *sp_ranking_layout_json(const struct sp_ranking *r, const struct sp_found *f)
 {
     char *command = sp_ranking_command(r, f), recompute[SP_RECOMPUTE_TEXT];
     json_t *one;
@@ -210,7 +219,7 @@ int sp_ranking_json(const struct sp_ranking *r, FILE *out)
     bool lost = !list;
 
     for (int i = 0; i < r->rows && !lost; i++)
-        lost = json_array_append_new(list, json_of(r, &r->all[r->row[i]])) != 0;
+        lost = json_array_append_new(list, sp_ranking_layout_json(r, &r->all[r->row[i]])) != 0;
     root = json_pack("{s:o,s:o,s:i,s:s,s:i,s:i,s:b,s:o}", "model", sp_utf8_json(r->names.model),
                      "hardware", sp_utf8_json(want->machine->name), "nodes", want->nodes, "dtype",
                      want->any_dtype ? "both" : sp_dtype_name(want->dtype), "seq", want->seq,

@@ -3,6 +3,7 @@
 #define SP_RANKING_H
 
 #include "plan/search/search.h"
+#include <jansson.h>
 #include <stdio.h>
 
 /* The most layouts that a search keeps, each with another schedule or grid. */
@@ -14,13 +15,21 @@ struct sp_ranking {
     const struct sp_found *all;         /* [n] the best first */
     const struct sp_found *recommended; /* one of them; NULL: train runs none that fits */
     bool stopped;                       /* interrupted before the search was done */
+    int top;                            /* so many layouts are shown, if there are as many */
     int row[SP_RANKING_MOST], n, rows;  /* indices of the layouts to show, of different ideas */
 };
+
+/* Takes all[n] of a search, which has found one at least: sets rows and recommended too. */
+void sp_ranking_take(struct sp_ranking *r, const struct sp_found *all, int n);
 
 /* Each returns 0, or -ENOMEM after one line; write errors are left in ferror(out). */
 int sp_ranking_text(const struct sp_ranking *r, FILE *out);
 int sp_ranking_json(const struct sp_ranking *r, FILE *out);
 int sp_ranking_html(const struct sp_ranking *r, FILE *out);
+int sp_ranking_picture(const struct sp_ranking *r, FILE *out);
+
+/* A layout as the JSON form has it; NULL: no memory. */
+json_t *sp_ranking_layout_json(const struct sp_ranking *r, const struct sp_found *f);
 
 /* "gpt3-1.3b on 1 node of 8 devices (h100-ib): a step of 16 sequences of 32768 tokens, in bf16" */
 void sp_ranking_title(const struct sp_ranking *r, FILE *out);
@@ -93,7 +102,7 @@ void sp_cell_duration(double ms, char cell[SP_CELL]);
 void sp_cell_bytes(int64_t bytes, char cell[SP_CELL]);
 void sp_cell_figure(double v, char cell[SP_CELL]);
 
-/* ---- the page (html.c, chart.c) */
+/* ---- the page (html.c, chart.c), and its parts for a page that asks (picture.c) */
 
 /* Layouts with a section are numbered from 1 in the order of the ranking and have the anchor
  * "layout-NUMBER"; the others have the anchor "other-RANK". */
@@ -107,6 +116,10 @@ struct sp_plan_page {
  * more memory, or as fast in less. Only layouts that fit compete, or all if none fits.
  */
 void sp_ranking_frontier(const struct sp_ranking *r, bool *frontier);
+
+/* Gives a section to the rows that were asked for and to those on the frontier; the others get
+ * none. */
+void sp_plan_page_choose(const struct sp_ranking *r, struct sp_plan_page *page);
 
 /* Number of the section of all[i]; 0: it has none. */
 int sp_plan_page_number(const struct sp_plan_page *page, int i);

@@ -87,6 +87,11 @@ static int parse_options(int argc, char **argv, struct args *a)
                             argc, argv);
 }
 
+static bool chooses_recompute(const struct sp_layout_args *l)
+{
+    return l->recompute && sp_recompute_is_auto(l->recompute);
+}
+
 /* Refuses layout options that the list simulation could not honour. */
 static int check_options(const struct args *a)
 {
@@ -103,6 +108,13 @@ static int check_options(const struct args *a)
     if (sp_parse_offload("show", l, &offload) ||
         sp_parse_context_method("show", &a->groups, &ulysses))
         return -EINVAL;
+    if (chooses_recompute(l) && (!l->model || a->cost || !l->memory_limit))
+        return sp_error(EINVAL,
+                        "show: --recompute auto chooses for a limit of memory, on a machine: give "
+                        "--memory-limit and --model, and leave out --cost");
+    if (chooses_recompute(l) && (strcmp(l->offload, "none") || l->offload_peers))
+        return sp_error(EINVAL, "show: --recompute auto: leave out --offload, or see train "
+                                "--dry-run");
     if (l->memory_limit && !l->model)
         return sp_error(EINVAL, "show: --memory-limit: an order has micro-batches, not bytes; give "
                                 "--model too");
@@ -237,9 +249,12 @@ static int terminal_columns(void)
     return 120;
 }
 
-/* Reads --recompute, or the schedule's default. */
+/* Reads --recompute, or the schedule's default. With auto, layers keep all until it has chosen. */
 static int find_recompute(const struct args *a, struct sp_recompute_option *recompute)
 {
+    *recompute = (struct sp_recompute_option){SP_RECOMPUTE_NONE, 1};
+    if (chooses_recompute(&a->layout))
+        return 0;
     return sp_parse_recompute(
         "show", sp_schedule_recompute(a->layout.schedule, a->layout.recompute), recompute);
 }
@@ -437,6 +452,8 @@ static int simulate_and_print(const struct args *a, const struct sp_model *model
 
     if (!ret && !show.machine)
         ret = sp_step_costs("show", &a->layout, a->cost, plan, &show.costs);
+    if (!ret && show.shape)
+        ret = sp_show_choose_recompute(&show, &a->layout, plan);
     if (!ret && show.shape)
         ret = sp_show_plan_memory(&show, &a->layout, plan, &offload);
     ret = ret ? ret : find_conduct(a, plan, &show, &conduct);

@@ -37,6 +37,13 @@ struct sp_show {
 int sp_show_simulate(const struct sp_show *show, const struct sp_plan *plan,
                      struct sp_prediction *p);
 
+/* Chooses what each layer computes again, for the plan and show->recompute: --recompute auto, and
+ * schedule adapipe with --memory-limit on a machine. 0, or -errno after one line. */
+int sp_show_choose_recompute(struct sp_show *show, const struct sp_layout_args *l,
+                             struct sp_plan *plan);
+/* Prints that: a letter for each layer, in groups as chunks of stages have them. */
+void sp_show_recompute_text(const struct sp_plan *plan, FILE *out);
+
 /*
  * Chooses what leaves memory by --offload and --memory-limit, and writes it into *offload, which
  * the caller destroys, and into the plan. 0; -EINVAL after one line: options do not go together, or

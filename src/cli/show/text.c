@@ -71,6 +71,8 @@ int sp_show_text(const struct sp_show *show, FILE *out)
         sp_slices_text(plan, 0, slices, sizeof slices);
         fprintf(out, "slices     of %s tokens\n", slices);
     }
+    if (plan->recompute)
+        sp_show_recompute_text(plan, out);
     fprintf(out, "makespan   %.6g, bubble %.2f %%, %d messages\n", t->makespan,
             100 * t->bubble_ratio, t->messages);
     sp_show_idle_hint(show, out);

@@ -59,10 +59,10 @@ struct sp_search {
     int64_t memory; /* bytes of a device; 0: the machine's, less `reserve` */
     double reserve; /* the part of a device's memory that the runtime and the system keep */
     bool simulated; /* also layouts that train cannot run */
-    /* Called now and then with the number of layouts tried and the best of them (NULL: none yet).
+    /* Called now and then with the number of layouts tried and best[n] of them, the best first.
      * If it returns false, the search stops and the best so far is the result. NULL: search to the
      * end. */
-    bool (*go_on)(void *arg, int tried, const struct sp_found *best);
+    bool (*go_on)(void *arg, int tried, const struct sp_found *best, int n);
     void *go_on_arg;
 };
 

@@ -355,7 +355,7 @@ static int follow_lines(struct search *s)
     int err;
 
     do {
-        sp_trials_run(s->want, &s->trials, s->n ? s->best : NULL);
+        sp_trials_run(s->want, &s->trials, s->best, s->n);
         err = rank(s);
         for (int line = 0; !err && line < s->lines; line++) {
             struct proposal p = {.s = s, .line = line};
@@ -446,7 +446,7 @@ static int settle(struct search *s)
             sp_trials_add(&again, &whole);
         }
         again.stopped = false;
-        sp_trials_run(s->want, &again, s->n ? s->best : NULL);
+        sp_trials_run(s->want, &again, s->best, s->n);
         for (int i = 0; i < again.n && !again.lost; i++)
             if (again.candidate[i].err != -EINTR)
                 all->candidate[from[i]] = again.candidate[i];

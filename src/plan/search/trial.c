@@ -1,7 +1,6 @@
 #include "plan/search/trial.h"
 #include "plan/search/bounds.h"
 #include "plan/adapipe.h"
-#include "plan/cost/layer_costs.h"
 #include "plan/offload/offload.h"
 #include "plan/partition.h"
 #include "plan/predict.h"
@@ -369,30 +368,6 @@ static int try_layers(struct trial *t, struct sp_found *best)
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
-/* Chooses AdaPipe's layers and modes within the memory limit. */
-static int partition(const struct sp_search *want, const struct sp_found *f, struct step *step)
-{
-    struct sp_adapipe in = {.stages = f->stages,
-                            .layers = step->shape.model.layers,
-                            .micro_batches = step->micro_batches};
-    int *counts = calloc((size_t)in.stages, sizeof *counts), err = counts ? 0 : -ENOMEM;
-    unsigned char *mode = calloc((size_t)in.layers, 1);
-
-    err = mode ? err : -ENOMEM;
-    sp_layer_costs_estimate(sp_search_machine(want, f), &step->shape, &in.costs);
-    err = err ? err
-              : sp_adapipe_memory_of(&step->shape, in.stages, sp_search_limit(want) * step->apart,
-                                     &in.memory);
-    err = err ? err : sp_adapipe_plan(&in, &step->plan, &step->shape, counts, mode, NULL);
-    err = err ? err : sp_plan_partition(&step->plan, counts);
-    if (!err)
-        step->plan.recompute = mode;
-    else
-        free(mode);
-    free(counts);
-    return err;
-}
-
 /* Writes counts as --partition has them. 0, or -EINVAL: the list is too long. */
 static int list_layers(const int *counts, int n, char text[SP_PARTITION_TEXT])
 {
@@ -485,7 +460,8 @@ static int create(const struct sp_search *want, struct sp_order_book *book, stru
     step->plan.updates_on_cores =
         sp_update_is_on_cores(&step->plan, &step->shape, &terms, want->optimizer);
     if (!err && !strcmp(step->plan.def->name, "adapipe"))
-        err = partition(want, f, step);
+        err = sp_adapipe_take(&step->plan, &step->shape, sp_search_machine(want, f),
+                              sp_search_limit(want) * step->apart);
     if (!err && f->balanced)
         err = balance(want, f, step);
     if (err)

@@ -47,8 +47,9 @@ struct sp_trials {
 void sp_trials_add(struct sp_trials *t, const struct sp_candidate *candidate);
 
 /* Tries all candidates that have not been tried. The result does not depend on the number of
- * threads. `best`: the best so far, for want->go_on; NULL: none. */
-void sp_trials_run(const struct sp_search *want, struct sp_trials *t, const struct sp_found *best);
+ * threads. best[n]: the best so far, for want->go_on. */
+void sp_trials_run(const struct sp_search *want, struct sp_trials *t, const struct sp_found *best,
+                   int n);
 
 void sp_trials_destroy(struct sp_trials *t);
 

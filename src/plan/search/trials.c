@@ -47,13 +47,13 @@ static void *work(void *arg)
 }
 
 /* The work of the caller's thread, which also asks whether to stop. */
-static void lead(struct crew *crew, const struct sp_found *best)
+static void lead(struct crew *crew, const struct sp_found *best, int n)
 {
     const struct sp_search *want = crew->want;
 
     for (int i; (i = take_next(crew)) < crew->trials->n;) {
         try_one(crew, i);
-        if (want->go_on && !want->go_on(want->go_on_arg, i, best))
+        if (want->go_on && !want->go_on(want->go_on_arg, i, best, n))
             atomic_store(&crew->stop, true);
     }
 }
@@ -70,7 +70,8 @@ static bool has_guarded(void)
     return false;
 }
 
-void sp_trials_run(const struct sp_search *want, struct sp_trials *t, const struct sp_found *best)
+void sp_trials_run(const struct sp_search *want, struct sp_trials *t, const struct sp_found *best,
+                   int n)
 {
     struct crew crew = {.want = want, .trials = t, .next = t->done};
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -85,7 +86,7 @@ void sp_trials_run(const struct sp_search *want, struct sp_trials *t, const stru
     most = has_guarded() ? 1 : most < t->n - t->done ? most : t->n - t->done;
     while (threads < most - 1 && !pthread_create(&thread[threads], NULL, work, &crew))
         threads++;
-    lead(&crew, best);
+    lead(&crew, best, n);
     while (threads > 0)
         pthread_join(thread[--threads], NULL);
     t->done = t->n;
