@@ -280,7 +280,7 @@ int main(int argc, char **argv)
             return 2;
         }
         omp_set_num_threads(threads);
-        for (enum sp_dtype type = SP_F32; type < SP_DTYPES; type++) {
+        for (enum sp_dtype type = SP_F32; type < SP_ELEMENTS; type++) {
             k = sp_cpu_backend(type);
             printf("%s, %d thread%s\n", sp_dtype_name(type), threads, threads > 1 ? "s" : "");
             fill(m.bytes, m.a), fill(m.bytes, m.b), fill(m.bytes, m.c), fill(2 * m.bytes, m.d);

@@ -26,8 +26,8 @@
 
 #pragma GCC visibility push(default)
 
-enum { SP_LAYER_GPT2, SP_LAYER_LLAMA }; /* style */
-enum { SP_LAYER_F32, SP_LAYER_BF16 };   /* dtype */
+enum { SP_LAYER_GPT2, SP_LAYER_LLAMA };             /* style */
+enum { SP_LAYER_F32, SP_LAYER_BF16, SP_LAYER_FP8 }; /* dtype; FP8: bf16, products in fp8 */
 
 struct sp_layer_config {
     int style;

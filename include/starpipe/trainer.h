@@ -37,7 +37,7 @@ enum { SP_TRAIN_KEYS_AUTO, SP_TRAIN_KEYS_STAY, SP_TRAIN_KEYS_LEAVE };    /* offl
 enum { SP_TRAIN_UPDATE_AUTO, SP_TRAIN_UPDATE_GPU, SP_TRAIN_UPDATE_CPU }; /* optimizer_device */
 enum { SP_TRAIN_SEQUENTIAL, SP_TRAIN_SHUFFLED };                         /* order */
 enum { SP_TRAIN_SEQUENCE_ON, SP_TRAIN_SEQUENCE_OFF };                    /* sequence_parallel */
-enum { SP_TRAIN_F32, SP_TRAIN_BF16 };                                    /* dtype */
+enum { SP_TRAIN_F32, SP_TRAIN_BF16, SP_TRAIN_FP8 };                      /* dtype */
 enum { SP_TRAIN_DEVICE_AUTO, SP_TRAIN_CPU, SP_TRAIN_CUDA };              /* device */
 enum { SP_TRAIN_TRANSPORT_AUTO, SP_TRAIN_MPI, SP_TRAIN_NCCL, SP_TRAIN_STARPU };   /* transport */
 enum { SP_TRAIN_CONSTANT, SP_TRAIN_COSINE, SP_TRAIN_LINEAR, SP_TRAIN_WSD };       /* lr_shape */

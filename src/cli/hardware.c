@@ -20,7 +20,7 @@ static void print_rates(const char *what, const char *of, const struct sp_curve 
 /* The time that attention takes for a pair beside its operations, at a few thousand tokens. */
 static void print_pairs(const struct sp_rates *r)
 {
-    for (int t = 0; t < SP_DTYPES; t++)
+    for (int t = 0; t < SP_ELEMENTS; t++)
         if (r->pairs[t][SP_ATTENTION_FORWARD].n && r->pairs[t][SP_ATTENTION_BACKWARD].n)
             printf("pairs      %s: %.4g G/s forward, %.4g backward, beside operations\n",
                    sp_dtype_name((enum sp_dtype)t),
@@ -36,8 +36,9 @@ static void print_device(const struct sp_machine *m)
     printf("\n%-26s%11s%11s%11s%11s\n", "TFLOP/s of calls of", "10^6", "10^8", "10^10",
            "10^12 FLOP");
     for (int t = 0; t < SP_DTYPES; t++)
-        print_rates(t ? "" : "products", sp_dtype_name((enum sp_dtype)t), &m->rates.matmul[t]);
-    for (int i = 0; i < SP_DTYPES * SP_ATTENTION_PASSES; i++) {
+        if (m->rates.matmul[t].n)
+            print_rates(t ? "" : "products", sp_dtype_name((enum sp_dtype)t), &m->rates.matmul[t]);
+    for (int i = 0; i < SP_ELEMENTS * SP_ATTENTION_PASSES; i++) {
         int t = i / SP_ATTENTION_PASSES, pass = i % SP_ATTENTION_PASSES;
         char of[32];
 

@@ -61,7 +61,7 @@ static int parse_options(int argc, char **argv, struct args *a)
                       "the next (auto: four a stage, of 64 tokens or more)",
                   .choices = "N|auto", .max = 4096),
         SP_OPTION("dtype", CHOICE, a->dtype, .help = "weights and activations in products",
-                  .choices = "f32|bf16"),
+                  .choices = SP_DTYPES_CHOICES),
         SP_OPTION("device", CHOICE, a->device, .help = "where to compute",
                   .choices = SP_TRAIN_DEVICES),
         SP_OPTION("threads", INT, a->threads, .help = "threads to compute with", .choices = "N|all",

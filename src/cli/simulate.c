@@ -204,7 +204,7 @@ static int find_machine(const struct args *a, struct subject *s)
     s->machine = a->layout.model && !a->cost ? &machine : NULL;
     if (!s->machine)
         return 0;
-    if (sp_step_machine(&a->hardware, &machine))
+    if (sp_step_machine(&a->hardware, (enum sp_dtype)a->dtype, &machine))
         return -EINVAL;
     return machine.kinds ? sp_error(EINVAL,
                                     "simulate: --hardware %s: links between nodes of "
@@ -471,7 +471,8 @@ static struct sp_sim_machine links_of_costs(const struct args *a, const struct s
 
     m.node.latency_s = s->costs.comm;
     if (s->costs.wire > 0)
-        m.node.bandwidth = elements * (a->dtype == SP_BF16 ? 2 : 4) / s->costs.wire;
+        m.node.bandwidth =
+            elements * (double)sp_dtype_bytes((enum sp_dtype)a->dtype) / s->costs.wire;
     return m;
 }
 

@@ -31,7 +31,8 @@ int sp_step_costs(const char *command, const struct sp_layout_args *l, const cha
     return 0;
 }
 
-int sp_step_machine(const struct sp_hardware_args *hardware, struct sp_machine *machine)
+int sp_step_machine(const struct sp_hardware_args *hardware, enum sp_dtype dtype,
+                    struct sp_machine *machine)
 {
     char why[SP_THREADS_WHY];
     int err = sp_machine_load(hardware->name ? hardware->name : SP_MACHINE_DEFAULT, machine);
@@ -41,6 +42,7 @@ int sp_step_machine(const struct sp_hardware_args *hardware, struct sp_machine *
     sp_machine_take_threads(machine, hardware->threads, why);
     if (*why)
         sp_warn("%s", why);
+    sp_machine_check_dtype(machine, dtype);
     return 0;
 }
 

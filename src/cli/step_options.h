@@ -36,11 +36,12 @@ struct sp_hardware_args {
               .arg = "f=..,b=..,w=..,comm=..,wire=..,head=..")
 #define SP_DTYPE_OPTION(dtype, is_given)                                                           \
     SP_OPTION("dtype", CHOICE, dtype, .help = SP_DTYPE_HELP, .topic = SP_TOPIC_MODEL,              \
-              .choices = "f32|bf16", .given = is_given)
+              .choices = SP_DTYPES_CHOICES, .given = is_given)
 
 /* Finds the machine, with devices of the given number of threads; warns if it has no figures for
- * that number. 0, or -errno after one line. */
-int sp_step_machine(const struct sp_hardware_args *hardware, struct sp_machine *machine);
+ * that number or for products in dtype. 0, or -errno after one line. */
+int sp_step_machine(const struct sp_hardware_args *hardware, enum sp_dtype dtype,
+                    struct sp_machine *machine);
 
 /* --schedule auto, on as many devices of the machine as --stages and groups ask for, or on those
  * of a node. Puts the choice into *l and *groups; if `says`, it prints the choice and its

@@ -102,6 +102,7 @@ void sp_head_insert(const struct sp_task_context *ctx, const struct sp_shape *sh
 {
     struct sp_task *t = sp_task_new(ctx, &head_cl, "head", sh, sizeof(struct sp_task_args));
 
+    ((struct sp_task_args *)t->args)->dtype = sp_dtype_elements(sh->dtype);
     /* the host writes the targets and reads the tally */
     ((struct sp_task_args *)t->args)->in_stream = false;
     SP_TASK_BUFFERS(t, head, .x = x, .targets = targets, .w_norm = w_norm, .w_table = w_table,
@@ -118,6 +119,7 @@ void sp_logits_insert(const struct sp_task_context *ctx, const struct sp_shape *
     struct sp_task *t = sp_task_new(ctx, &logits_cl, "logits", sh, sizeof(struct logits_args));
     struct logits_args *a = t->args;
 
+    a->base.dtype = sp_dtype_elements(sh->dtype);
     a->base.in_stream = false; /* the host reads the logits */
     a->first = first;
     a->n = n;

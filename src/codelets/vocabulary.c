@@ -119,6 +119,7 @@ static struct sp_task *new_task(const struct sp_task_context *ctx, struct sp_cod
     struct sp_task *task = sp_task_new(ctx, cl, "head", sh, sizeof(struct vocabulary_args));
     struct vocabulary_args *a = task->args;
 
+    a->base.dtype = sp_dtype_elements(sh->dtype);
     a->base.in_stream = false; /* the host writes the targets and reads the tally */
     a->rows = rows;
     return task;

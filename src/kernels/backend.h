@@ -25,11 +25,13 @@ struct sp_row_copy {
 };
 
 struct sp_backend {
-    const char *name; /* "cpu", "cuda" */
-    enum sp_dtype dtype;
-    struct sp_cuda *cuda; /* stream, libraries and workspace; NULL on the CPU */
+    const char *name;       /* "cpu", "cuda" */
+    enum sp_dtype dtype;    /* of elements */
+    enum sp_dtype products; /* of a layer: the same, or SP_FP8 */
+    struct sp_cuda *cuda;   /* stream, libraries and workspace; NULL on the CPU */
 
-    /* ---- products: w in the backend's type, bias too; dw and dbias f32 ---- */
+    /* ---- products: w in the backend's type, bias too; dw and dbias f32. In the table for fp8 they
+     * round w, x and dy first: fp8.h ---- */
     void (*linear)(const struct sp_backend *k, const struct sp_linear *l, const void *x, void *y);
     void (*linear_add)(const struct sp_backend *k, const struct sp_linear *l, const void *x,
                        const void *residual, void *y);
@@ -140,7 +142,7 @@ enum sp_bf16_unit {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* The CPU's table; with f32 its functions are those of kernels.h. */
+/* The CPU's table for a run in dtype; with f32 its functions are those of kernels.h. */
 const struct sp_backend *sp_cpu_backend(enum sp_dtype dtype);
 enum sp_bf16_unit sp_cpu_bf16_unit(void);
 #ifdef __cplusplus

@@ -1,5 +1,7 @@
 /*
- * Element types of activations and of the weights that products read.
+ * Types that a run computes in. The first ones are types of elements: of activations, and of the
+ * weights that products read. In fp8 elements are bf16, and only the operands of a layer's products
+ * are rounded further (fp8.h).
  */
 #ifndef SP_DTYPE_H
 #define SP_DTYPE_H
@@ -11,17 +13,25 @@
 enum sp_dtype {
     SP_F32,
     SP_BF16, /* the upper half of an f32 */
+    SP_ELEMENTS,
+    SP_FP8 = SP_ELEMENTS,
     SP_DTYPES
 };
 
+/* The type of the elements of a run in t. */
+static inline enum sp_dtype sp_dtype_elements(enum sp_dtype t)
+{
+    return t == SP_FP8 ? SP_BF16 : t;
+}
+
 static inline size_t sp_dtype_bytes(enum sp_dtype t)
 {
-    return t == SP_BF16 ? 2 : 4;
+    return t == SP_F32 ? 4 : 2;
 }
 
 static inline const char *sp_dtype_name(enum sp_dtype t)
 {
-    return t == SP_BF16 ? "bf16" : "f32";
+    return t == SP_FP8 ? "fp8" : t == SP_BF16 ? "bf16" : "f32";
 }
 
 #ifdef __CUDACC__

@@ -41,10 +41,10 @@ static void slow_rates(struct sp_rates *r, enum sp_fit_kind kind, double factor)
 {
     int pass = kind == SP_FIT_ATTENTION_BACKWARD ? SP_ATTENTION_BACKWARD : SP_ATTENTION_FORWARD;
 
-    for (int t = 0; t < SP_DTYPES; t++) {
-        if (kind == SP_FIT_PRODUCTS) {
-            slow_curve(&r->matmul[t], factor);
-        } else if (kind == SP_FIT_MEMORY) {
+    for (int t = 0; t < SP_DTYPES && kind == SP_FIT_PRODUCTS; t++)
+        slow_curve(&r->matmul[t], factor);
+    for (int t = 0; t < SP_ELEMENTS && kind != SP_FIT_PRODUCTS; t++) {
+        if (kind == SP_FIT_MEMORY) {
             slow_curve(&r->memory[t], factor);
         } else {
             slow_curve(&r->attention[t][pass], factor);

@@ -81,7 +81,7 @@ static const struct sp_option table[] = {
               .help = "seed of initial weights and of shuffling", .max = INT_MAX,
               .given = &like.seed_set),
     SP_OPTION("dtype", CHOICE, like.dtype, .topic = SP_TOPIC_MODEL, .role = SP_ROLE_NUMBERS,
-              .choices = "f32|bf16", .help = SP_DTYPE_HELP),
+              .choices = SP_DTYPES_CHOICES, .help = SP_DTYPE_HELP),
     SP_OPTION("device", CHOICE, like.device, .topic = SP_TOPIC_DEVICES, .role = SP_ROLE_WAY,
               .choices = SP_TRAIN_DEVICES, .help = "where to compute"),
     SP_OPTION("transport", CHOICE, like.transport, .topic = SP_TOPIC_DEVICES, .role = SP_ROLE_WAY,
@@ -183,8 +183,7 @@ static const struct sp_option table[] = {
               .wants = "dry-run"),
     {0},
 };
-_Static_assert((int)SP_TRAIN_WSD == SP_LR_WSD && (int)SP_TRAIN_BF16 == SP_BF16,
-               "numbers as inside");
+_Static_assert((int)SP_TRAIN_WSD == SP_LR_WSD && (int)SP_TRAIN_FP8 == SP_FP8, "numbers as inside");
 _Static_assert(sizeof table / sizeof *table == SP_TRAIN_OPTIONS, "as config.h says");
 
 /* The address in `cfg` that corresponds to `at` in `like`. */

@@ -153,8 +153,10 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
 #define SP_STAGES_HELP                                                                             \
     "pipeline stages: train begins with 1, show and simulate with 4, plan tries all"
 #define SP_SEQ_HELP "tokens of a sequence: 128 in all commands but plan, which is for 65536"
+#define SP_DTYPES_CHOICES "f32|bf16|fp8"
 #define SP_DTYPE_HELP                                                                              \
-    "activations, and weights in products: f32 in all commands but plan, which begins with bf16"
+    "activations, and weights in products: f32 in all commands but plan, which begins with bf16; " \
+    "fp8 is bf16 with the products of layers in fp8"
 
 /* Entries of an option table for the struct sp_layout_args `a`. */
 #define SP_LAYOUT_OPTIONS(a)                                                                       \

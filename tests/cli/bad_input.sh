@@ -46,7 +46,7 @@ refused "no schedule '1f1bb', did you mean 1f1b\?" $tiny --schedule 1f1bb
 refused "no machine 'h100-bi', did you mean h100-ib\?" plan --model gpt-tiny --seq 64 --hardware h100-bi
 refused "offload ful: want none, full or adaptive, did you mean full\?" $tiny --offload ful
 refused "recompute selectiv: .*, did you mean selective\?" $tiny --recompute selectiv
-refused "dtype: 'bf15' is none of f32\|bf16, did you mean bf16\?" $tiny --dtype bf15
+refused "dtype: 'bf15' is none of f32\|bf16\|fp8, did you mean bf16\?" $tiny --dtype bf15
 refused "did you mean --stages" $tiny --stage 2
 refused "no option --frobnicate" $tiny --frobnicate
 refused "'stages' is not an option" $tiny stages

@@ -149,7 +149,7 @@ offers "v-half v-min" show --schedule = v-
     fail "not all schedules are offered"
 offers "group=" show --schedule zb1p : g
 offers "auto,limit=" show --schedule zb1p : auto,li
-offers "bf16 f32" train --dtype ''
+offers "bf16 f32 fp8" train --dtype ''
 offers "adaptive full none" train --offload ''
 offers "every=" train --recompute e
 offers "" train --recompute every =

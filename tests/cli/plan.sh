@@ -214,6 +214,18 @@ both = rows("--model", "gpt2-124m", "--seq", "1024", "--micro-batches", "16", "-
 assert [r["dtype"] for r in both] == ["f32", "bf16"] and both[0]["step_ms"] < both[1]["step_ms"], both
 alone = rows("--model", "gpt2-124m", "--seq", "1024", "--micro-batches", "16", "--hardware", "laptop", "--dtype", "bf16")
 assert alone[0]["dtype"] == "bf16" and abs(alone[0]["step_ms"] / both[1]["step_ms"] - 1) < 0.01, (alone, both)
+large = ["plan", "--json", "--model", "gpt3-7b", "--seq", "8192", "--stages", "4", "--schedule", "1f1b", "--micro-batches", "16",
+         "--recompute", "none", "--offload", "none", "--devices", "1", "--data-parallel", "1"]
+for machine, has in ("h200", True), ("a800-ib", False):
+    runs = [subprocess.run([sys.argv[1], *large, "--hardware", machine, "--dtype", d], capture_output=True, text=True)
+            for d in ("bf16", "fp8")]
+    bf16, fp8 = (json.loads(run.stdout)["layouts"][0] for run in runs)
+    assert fp8["dtype"] == "fp8" and "--dtype fp8" in fp8["command"] and fp8["memory_bytes"] == bf16["memory_bytes"], fp8
+    assert fp8["step_ms"] < 0.95 * bf16["step_ms"] if has else fp8["step_ms"] == bf16["step_ms"], (machine, fp8, bf16)
+    assert [len(run.stderr.splitlines()) for run in runs] == [0, 0 if has else 1], [run.stderr for run in runs]
+    assert has or "no rates of products in fp8, those of bf16 are taken" in runs[1].stderr, runs[1].stderr
+    if has:
+        check(fp8)
 tight = ["--model", "gpt3-1.3b", "--seq", "4096", "--stages", "4", "--micro-batches", "16", "--memory-limit", "12GiB", "--offload", "none"]
 auto = [r for r in rows(*tight) if r["recompute"] == "auto"]
 assert auto and all("--recompute auto --memory-limit 12884901888" in r["command"] and r["memory_bytes"] <= 12 << 30 for r in auto), auto

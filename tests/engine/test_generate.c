@@ -188,7 +188,7 @@ static void train_forward(struct trained *t, float *logits)
 
 /* ---- the same by sampling --------------------------------------------------------------- */
 
-static double worst_logit[SP_DTYPES];
+static double worst_logit[SP_ELEMENTS];
 
 static int argmax(const float *z)
 {

@@ -45,8 +45,8 @@ void queue(backend *k, const char *name, std::vector<access> accesses,
            std::function<void(backend *)> work)
 {
     sp_cuda_must(cudaLaunchHostFunc(k->cuda->stream, run,
-                                    new queued{name, sp_cpu_backend(k->dtype), std::move(accesses),
-                                               std::move(work)}),
+                                    new queued{name, sp_cpu_backend(k->products),
+                                               std::move(accesses), std::move(work)}),
                  name);
 }
 
@@ -368,7 +368,8 @@ extern "C" int sp_cuda_create(int device, cudaStream_t stream, struct sp_cuda **
         struct sp_backend *k = &c->backends[t];
 
         k->name = "cuda";
-        k->dtype = static_cast<enum sp_dtype>(t);
+        k->dtype = sp_dtype_elements(static_cast<enum sp_dtype>(t));
+        k->products = static_cast<enum sp_dtype>(t);
         k->cuda = c;
         fill(k);
     }
@@ -377,12 +378,12 @@ extern "C" int sp_cuda_create(int device, cudaStream_t stream, struct sp_cuda **
 }
 
 /* The CPU's kernels take nothing of a GPU; what is to be planned for them all the same. */
-extern "C" int64_t sp_cuda_most_held(int device, enum sp_dtype dtype, int h,
-                                     const struct sp_attention *at)
+extern "C" int64_t sp_cuda_most_held(int device, enum sp_dtype dtype,
+                                     const struct sp_linear *widest, const struct sp_attention *at)
 {
     const char *mib = getenv("SP_FAKE_KERNELS_MIB");
 
-    (void)device, (void)dtype, (void)h, (void)at;
+    (void)device, (void)dtype, (void)widest, (void)at;
     return mib ? atoll(mib) << 20 : 0;
 }
 

@@ -82,6 +82,9 @@ for name in zbv dualpipev helix weipipe fsdp; do
     same starpipe train --model llama-tiny --schedule $name --stages 2 --micro-batches 4 \
         --dtype bf16
 done
+for name in zbv weipipe; do
+    same starpipe train --model gpt-tiny --schedule $name --stages 2 --micro-batches 4 --dtype fp8
+done
 mkdir "$work/qwen"
 cat > "$work/qwen/config.json" << 'END'
 {"model_type": "qwen3", "num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4,
@@ -283,6 +286,8 @@ refused()
 
 tiny="train --device cuda --model gpt-tiny --data $work/text"
 SP_FAKE_GPUS=0 refused "no device" starpipe $tiny
+# a build for newer GPUs alone refuses this one before
+SP_FAKE_GPU_CAPABILITY=80 refused "takes compute capability 8.9|starpipe needs (8.9|[1-9]?[0-9].[0-9]) or newer" starpipe $tiny --dtype fp8
 SP_FAKE_GPU_MEM=16M refused "need .* GiB of GPU 0" starpipe $tiny --stages 2 --seq 256 \
     --micro-batch-size 8
 # What the kernels take counts: in refusals, in what is printed, in what offload plans with.

@@ -79,6 +79,19 @@ static void judge_bf16(const char *what, const struct tensor *x, size_t n, const
         fail_msg("%s: error %.3g of the largest element, bar %.1e", what, worst, bar);
 }
 
+/* Sums of fp8's tensor cores have some 14 bits. */
+static void judge_fp8(const char *what, const struct tensor *x, size_t n, const float *got,
+                      const float *want)
+{
+    double worst = worst_of(n, got, want), bar = !x->f32                  ? 2e-2
+                                                 : !strcmp(what, "dbias") ? 1e-5
+                                                                          : 1e-3;
+
+    printf("fp8 %s: %.1e\n", what, worst);
+    if (!(worst <= bar))
+        fail_msg("%s: error %.3g of the largest element, bar %.1e", what, worst, bar);
+}
+
 static struct comparison comparison_of(enum sp_dtype type)
 {
     return (struct comparison){.backends = {sp_cuda_backend(cuda, type), sp_cpu_backend(SP_F32)},
@@ -173,6 +186,32 @@ static void test_bf16(void **state)
 {
     (void)state;
     compare_all(SP_BF16);
+}
+
+/* Against the CPU's products of the same rounded operands; older GPUs have none in fp8. */
+static void test_fp8(void **state)
+{
+    struct comparison c = comparison_of(SP_BF16);
+    int major = 0, minor = 0;
+
+    (void)state;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0);
+    if (10 * major + minor < 89) {
+        printf("no fp8 before compute capability 8.9\n");
+        skip();
+    }
+    c.backends[TESTED] = sp_cuda_backend(cuda, SP_FP8);
+    c.backends[RIGHT] = sp_cpu_backend(SP_FP8);
+    c.judge = judge_fp8;
+    for (int pad = 0; pad < 17; pad += 16) {
+        compare_forward(&c, (struct sp_linear){.T = 512, .in = 768, .out = 3072}, pad);
+        compare_backward(&c, (struct sp_linear){.T = 512, .in = 768, .out = 3072}, pad);
+        compare_forward(&c, (struct sp_linear){.T = 37, .in = 48, .out = 32}, pad);
+        compare_backward(&c, (struct sp_linear){.T = 37, .in = 48, .out = 32}, pad);
+        compare_forward(&c, (struct sp_linear){.T = 37, .in = 33, .out = 17}, pad);
+        compare_backward(&c, (struct sp_linear){.T = 37, .in = 33, .out = 17}, pad);
+    }
 }
 
 /* More scores than cuDNN takes at once: they are computed some heads, then some queries at a
@@ -275,11 +314,9 @@ static void test_same_gradients(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_f32),
-        cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_same_gradients),
+        cmocka_unit_test(test_f32),       cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_fp8),       cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_gradients),
     };
     cudaStream_t stream;
     int devices = 0, failed;

@@ -170,7 +170,7 @@ static void parts(enum sp_dtype type, struct sp_logits head)
 
 TEST(parts)
 {
-    for (int type = 0; type < SP_DTYPES; type++) {
+    for (int type = 0; type < SP_ELEMENTS; type++) {
         parts((enum sp_dtype)type, head_of(7, 10, 37, 7));
         parts((enum sp_dtype)type, head_of(7, 10, 37, 3));
         parts((enum sp_dtype)type, head_of(23, 24, 1501, 9));

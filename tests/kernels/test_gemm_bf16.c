@@ -117,7 +117,7 @@ TEST(products)
     printf("    bf16 products by: %s\n", sp_bf16_unit_name(sp_cpu_bf16_unit()));
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
         for (int t = 0; t < 4; t++)
-            for (int type = 0; type < SP_DTYPES; type++)
+            for (int type = 0; type < SP_ELEMENTS; type++)
                 for (int more = 0; more < 6; more++, n++)
                     one_product((struct sp_gemm_bf16){.trans_a = t & 1,
                                                       .trans_b = t >> 1,

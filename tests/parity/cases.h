@@ -54,6 +54,7 @@ void helix_cases(struct cases *c);
 void weight_cases(struct cases *c);
 void slice_cases(struct cases *c);
 void bf16_cases(struct cases *c);
+void fp8_cases(struct cases *c);
 void barrier_cases(struct cases *c);
 void vocabulary_cases(struct cases *c);
 

@@ -24,9 +24,10 @@ static const struct group {
     const char *name;
     void (*fill)(struct cases *c);
 } groups[] = {
-    {"schedules", schedule_cases},    {"helix", helix_cases}, {"weights", weight_cases},
-    {"slices", slice_cases},          {"bf16", bf16_cases},   {"barriers", barrier_cases},
-    {"vocabulary", vocabulary_cases},
+    {"schedules", schedule_cases}, {"helix", helix_cases},
+    {"weights", weight_cases},     {"slices", slice_cases},
+    {"bf16", bf16_cases},          {"fp8", fp8_cases},
+    {"barriers", barrier_cases},   {"vocabulary", vocabulary_cases},
 };
 
 /* Options that turn those of a case into those of its reference. */
@@ -61,9 +62,11 @@ static enum kind kind_of(const struct parity_case *c)
     return strstr(c->options, "--scheduler ready") ? READY : STRICT;
 }
 
-static bool is_bf16(const struct parity_case *c)
+static const char *dtype_of(const struct parity_case *c)
 {
-    return strstr(c->options, "--dtype bf16");
+    return strstr(c->options, "--dtype fp8")    ? "fp8"
+           : strstr(c->options, "--dtype bf16") ? "bf16"
+                                                : "f32";
 }
 
 /* ---- references ------------------------------------------------------------------------ */
@@ -162,8 +165,8 @@ static void check(const struct parity_case *c, const struct setup *s, const stru
     struct distance d = {0};
 
     if (!c->unreferenced)
-        d = compare_reference(c, is_bf16(c) ? "bf16" : "f32", r, bars);
-    if (is_bf16(c))
+        d = compare_reference(c, dtype_of(c), r, bars);
+    if (!strcmp(dtype_of(c), "bf16"))
         compare_reference(c, "f32", r, (struct bars){2e-2, 2e-2, c->weights_bar});
     check_memory(c, s, r);
     check_wire(c, s, r, processes);
@@ -215,8 +218,7 @@ static void run_kind(struct session *session, const struct cases *c, enum kind k
         if (c->at[i].unreferenced)
             continue;
         make_reference(session, &c->at[i], "f32");
-        if (is_bf16(&c->at[i]))
-            make_reference(session, &c->at[i], "bf16");
+        make_reference(session, &c->at[i], dtype_of(&c->at[i]));
     }
     for (int i = 0; i < c->n; i++)
         if (kind_of(&c->at[i]) == kind && c->at[i].processes & PROCESSES(session->world.size))
@@ -238,7 +240,9 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], groups[i].name))
             groups[i].fill(&cases);
     if (!cases.n) {
-        fprintf(stderr, "usage: parity schedules|helix|weights|slices|bf16|barriers [starpu]\n");
+        fprintf(
+            stderr,
+            "usage: parity schedules|helix|weights|slices|bf16|fp8|barriers|vocabulary [starpu]\n");
         return 2;
     }
     for (int k = 0; k < KINDS; k++)

@@ -289,8 +289,10 @@ static void make_counter(struct sp_machine *m)
     *m = (struct sp_machine){.devices_per_node = 1,
                              .node = {.bandwidth = INFINITY, .shared_by = 1},
                              .network = {.bandwidth = INFINITY, .shared_by = 1}};
-    for (int t = 0; t < SP_DTYPES; t++) {
-        m->rates.matmul[t] = m->rates.attention[t][0] = m->rates.attention[t][1] = one;
+    for (int t = 0; t < SP_DTYPES; t++)
+        m->rates.matmul[t] = one;
+    for (int t = 0; t < SP_ELEMENTS; t++) {
+        m->rates.attention[t][0] = m->rates.attention[t][1] = one;
         m->rates.memory[t] = fast;
     }
 }

@@ -220,11 +220,45 @@ TEST(passes_in_bf16_have_a_rate)
     assert_true(sp_update_time(&machine, 1e6) < 33e-3);
 }
 
+/* Products of layers in fp8 have rates of their own, or those of bf16; all else is bf16's. */
+TEST(products_in_fp8)
+{
+    static struct sp_machine machine;
+    struct sp_part_times low, fp8, none;
+    struct sp_head_times head, head_fp8;
+    struct sp_model model;
+    struct sp_shape sh;
+
+    assert_int_equal(sp_model_load("gpt2-124m", &model), 0);
+    assert_int_equal(sp_machine_load("h200", &machine), 0);
+    machine.rates.matmul[SP_BF16] = (struct sp_curve){1, {{1, 1e14}}};
+    machine.rates.matmul[SP_FP8] = (struct sp_curve){1, {{1, 4e14}}};
+    sp_shape_init(&sh, &model, 1, 1024, 1);
+    sh.dtype = SP_BF16;
+    sp_part_times(&machine, 1, &sh, &low);
+    sp_head_times(&machine, 1, &sh, 2, &head);
+    sh.dtype = SP_FP8;
+    sp_part_times(&machine, 1, &sh, &fp8);
+    sp_head_times(&machine, 1, &sh, 2, &head_fp8);
+    machine.rates.matmul[SP_FP8].n = 0;
+    sp_part_times(&machine, 1, &sh, &none);
+    assert_true(fabs(low.qkv / fp8.qkv - 4) < 1e-9 && fabs(low.up / fp8.up - 4) < 1e-9);
+    assert_true(fabs((low.post - fp8.post) / (0.75 * sh.rows *
+                                              (sp_product_flops(&model, SP_ROLE_OUT) +
+                                               sp_product_flops(&model, SP_ROLE_UP) +
+                                               sp_product_flops(&model, SP_ROLE_DOWN)) /
+                                              1e14) -
+                     1) < 1e-9);
+    assert_true(low.attention == fp8.attention && low.head == fp8.head && low.embed == fp8.embed);
+    assert_true(head.forward == head_fp8.forward && head.backward == head_fp8.backward);
+    assert_true(none.post == low.post && none.qkv_weight == low.qkv_weight);
+}
+
 static void check_ways(const struct sp_plan *plan, struct sp_shape *sh,
                        const struct sp_op_terms *terms, enum sp_dtype dtype)
 {
     /* bytes of a weight: state, gradients, weights, and through main memory */
-    const double bytes[SP_DTYPES][4] = {
+    const double bytes[SP_ELEMENTS][4] = {
         [SP_F32] = {8, 4, 4, 28 + 8}, [SP_BF16] = {12, 4, 2, 30 + 6}};
     const struct sp_machine *m = terms->machine;
     double n = (double)sp_memory_updated(plan, sh, 1), bus = m->copy.both / m->copy.shared_by;

@@ -95,7 +95,7 @@ TEST(rates)
     }
     assert_int_equal(sp_machine_load("laptop", &m), 0);
     m.rates.threads = 8;
-    for (int i = 0; i < 2 * (1 + SP_DTYPES * (1 + SP_ATTENTION_PASSES)); i++) {
+    for (int i = 0; i < 2 * (1 + SP_ELEMENTS * (1 + SP_ATTENTION_PASSES)); i++) {
         struct sp_rates r = m.rates;
         struct sp_curve *c = i / 2 == 0   ? &r.memory[SP_F32]
                              : i / 2 <= 2 ? &r.matmul[i / 2 - 1]

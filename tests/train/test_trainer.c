@@ -310,7 +310,7 @@ TEST(refused_configurations)
     struct sp_train_config bad[9];
     static const char *const said[] = {"train: --stages: 0 is not in 1 .. 65536",
                                        "train: --beta1: 1.5 is not in 0 .. 1",
-                                       "train: --dtype: 2 is the number of none of f32|bf16",
+                                       "train: --dtype: 3 is the number of none of f32|bf16|fp8",
                                        "train: --lr: nan is not in 0 .. 1e+06",
                                        "call sp_train_config_init first",
                                        "train: which model?",
@@ -324,7 +324,7 @@ TEST(refused_configurations)
         defaults(&bad[i]);
     bad[0].layout.stages = 0;
     bad[1].beta1 = 1.5;
-    bad[2].dtype = 2;
+    bad[2].dtype = SP_TRAIN_FP8 + 1;
     bad[3].lr = NAN;
     bad[4].partition = NULL;
     bad[5].layout.model = NULL;

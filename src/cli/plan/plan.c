@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { TEXT, JSON, HTML, PICTURE }; /* of --format */
-enum { BOTH_DTYPES = SP_BF16 + 1 }; /* of --dtype, after the types themselves */
+enum { BOTH_DTYPES = SP_DTYPES };   /* of --dtype, after the types themselves */
 
 struct args {
     struct sp_layout_args layout;
@@ -104,8 +104,9 @@ static int parse_options(int argc, char **argv, struct args *a)
         SP_OPTION("reserve", INT, a->reserve,
                   .help = "of a device's memory, for the runtime and the system",
                   .topic = SP_TOPIC_MEMORY, .arg = "PERCENT", .max = 90, .given = &a->reserve_set),
-        SP_OPTION("dtype", CHOICE, a->dtype, .help = SP_DTYPE_HELP "; or whichever is faster",
-                  .topic = SP_TOPIC_MODEL, .choices = "f32|bf16|both"),
+        SP_OPTION("dtype", CHOICE, a->dtype,
+                  .help = SP_DTYPE_HELP "; or whichever of f32 and bf16 is faster",
+                  .topic = SP_TOPIC_MODEL, .choices = SP_DTYPES_CHOICES "|both"),
         SP_OPTION("plugin", PLUGIN, a->layout.plugin, .help = SP_PLUGIN_HELP,
                   .topic = SP_TOPIC_SCHEDULE, .arg = SP_PLUGIN_ARG),
         SP_OPTION("top", INT, a->top,
@@ -268,8 +269,8 @@ int sp_cmd_plan(int argc, char **argv)
         return 2;
     }
     if (sp_model_load(a.layout.model, &model) || check_options(&a, &model) ||
-        sp_step_machine(&a.hardware, &machine) || take_nodes(&machine, &a) ||
-        make_request(&a, &model, &machine, &want))
+        sp_step_machine(&a.hardware, (enum sp_dtype)a.dtype, &machine) ||
+        take_nodes(&machine, &a) || make_request(&a, &model, &machine, &want))
         return 2;
     want.order = order;
     want.orders = sp_machine_orders(&machine, order);

@@ -41,7 +41,7 @@ const struct sp_machine *sp_run_machine(const struct sp_run *run)
     if (!named || !(run->unfused > 0 || run->attention > 0))
         return named;
     machine = *named;
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         if (run->unfused > 0)
             scale_rates(&machine.rates.memory[t], 1 / run->unfused);
         for (int p = 0; run->attention > 0 && p < SP_ATTENTION_PASSES; p++)

@@ -167,7 +167,7 @@ static int find_machine(struct args *a)
     if (!a->layout.model || a->cost)
         return 0;
     a->machine = &machine;
-    return sp_step_machine(&a->hardware, &machine);
+    return sp_step_machine(&a->hardware, (enum sp_dtype)a->dtype, &machine);
 }
 
 /* --schedule auto. */

@@ -41,6 +41,9 @@ void sp_print_warnings(const struct sp_trainer *t)
         sp_warn("--threads %d: this process has %s, which its threads take turns on", a->threads,
                 SP_COUNT(t->place.cores, "core"));
     sp_train_tell_changes(t);
+    if (a->dtype == SP_FP8 && !t->place.gpus)
+        sp_warn("--dtype fp8: a CPU multiplies no fp8: operands are rounded to it, and products "
+                "take longer than bf16's");
     if (a->dtype == SP_BF16 && !t->place.gpus && sp_cpu_bf16_unit() == SP_BF16_THROUGH_F32)
         sp_warn(
             "--dtype bf16: this CPU multiplies no bf16 (or the products are a CBLAS's): through "

@@ -102,9 +102,11 @@ struct sp_task_args {
     const struct sp_documents *documents; /* as in struct sp_task_context */
     bool output;                          /* likewise */
     bool exchanged, streamed;             /* likewise */
-    bool in_stream;      /* likewise; false if other workers' tasks or the host use its tensors */
-    uint32_t variant;    /* distinguishes tasks whose times differ at the same sizes */
-    enum sp_dtype dtype; /* of the tensors: the shape's, if the task has one */
+    bool in_stream;   /* likewise; false if other workers' tasks or the host use its tensors */
+    uint32_t variant; /* distinguishes tasks whose times differ at the same sizes */
+    /* Says in which table the kernels are: the shape's, if the task has one. A head, whose products
+     * fp8 would harm most, takes that of the shape's elements. */
+    enum sp_dtype dtype;
     uint16_t n_buffers[SP_BUFFERS_MAX]; /* of each row of the codelet's table; 0: left out */
     unsigned char overwrites;           /* see sp_task_overwrites */
     int64_t acquire_bytes, release_bytes;

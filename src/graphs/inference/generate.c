@@ -221,8 +221,8 @@ static void read_logits(struct sp_generator *gen, struct slice *slice, struct sp
         return;
     from = sp_tensor_acquire(gen->logits, SP_READ);
     for (int i = 0; i < m->vocab; i++)
-        to[i] = gen->whole.dtype == SP_BF16 ? sp_bf16_value(((const uint16_t *)from)[i])
-                                            : ((const float *)from)[i];
+        to[i] = gen->whole.dtype == SP_F32 ? ((const float *)from)[i]
+                                           : sp_bf16_value(((const uint16_t *)from)[i]);
     sp_tensor_release(gen->logits);
 }
 

@@ -1,6 +1,7 @@
 /*
  * The CPU's tables. Kernels that stream through memory, attention and the head read and write either
- * type; products are of the type: those of kernels.h for f32, those of linear_bf16.c for bf16.
+ * type of element; products are of the type: those of kernels.h for f32, those of linear_bf16.c for
+ * bf16, those of linear_fp8.c for fp8, whose elements are bf16.
  */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/pointwise/pointwise.h"
@@ -83,13 +84,13 @@ static void f32_linear_dw(K, const struct sp_linear *l, const void *x, const voi
 /* ---- the tables -------------------------------------------------------------------------- */
 
 /* Products have `prefix` before their names. */
-#define TABLE(type, prefix)                                                                        \
+#define TABLE(type, of_products, prefix)                                                           \
     {                                                                                              \
-        .name = "cpu", .dtype = type, .linear = prefix##linear, .linear_add = prefix##linear_add,  \
-        .linear_act = prefix##linear_act, .linear_dx = prefix##linear_dx,                          \
-        .linear_dx_act = prefix##linear_dx_act, .linear_dw = prefix##linear_dw,                    \
-        .norm = sp_cpu_norm, .norm_apply = sp_cpu_norm_apply, .norm_bwd = sp_cpu_norm_bwd,         \
-        .rope = sp_cpu_rope, .attention = sp_cpu_attention,                                        \
+        .name = "cpu", .dtype = type, .products = of_products, .linear = prefix##linear,           \
+        .linear_add = prefix##linear_add, .linear_act = prefix##linear_act,                        \
+        .linear_dx = prefix##linear_dx, .linear_dx_act = prefix##linear_dx_act,                    \
+        .linear_dw = prefix##linear_dw, .norm = sp_cpu_norm, .norm_apply = sp_cpu_norm_apply,      \
+        .norm_bwd = sp_cpu_norm_bwd, .rope = sp_cpu_rope, .attention = sp_cpu_attention,           \
         .attention_merge = sp_cpu_attention_merge, .attention_bwd = sp_cpu_attention_bwd,          \
         .act = sp_cpu_activation, .gated = sp_cpu_gated, .gated_bwd = sp_cpu_gated_bwd,            \
         .embed = sp_cpu_embed, .embed_bwd = sp_cpu_embed_bwd,                                      \
@@ -102,10 +103,11 @@ static void f32_linear_dw(K, const struct sp_linear *l, const void *x, const voi
         .first_not_finite = first_not_finite,                                                      \
     }
 
-static const struct sp_backend f32 = TABLE(SP_F32, f32_);
-static const struct sp_backend bf16 = TABLE(SP_BF16, sp_bf16_);
+static const struct sp_backend f32 = TABLE(SP_F32, SP_F32, f32_);
+static const struct sp_backend bf16 = TABLE(SP_BF16, SP_BF16, sp_bf16_);
+static const struct sp_backend fp8 = TABLE(SP_BF16, SP_FP8, sp_fp8_);
 
 const struct sp_backend *sp_cpu_backend(enum sp_dtype dtype)
 {
-    return dtype == SP_BF16 ? &bf16 : &f32;
+    return dtype == SP_FP8 ? &fp8 : dtype == SP_BF16 ? &bf16 : &f32;
 }

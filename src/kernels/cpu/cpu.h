@@ -59,6 +59,17 @@ void sp_bf16_linear_dx_act(K, const struct sp_linear *l, enum sp_activation act,
                            const void *u, void *du);
 void sp_bf16_linear_dw(K, const struct sp_linear *l, const void *x, const void *dy, float *dw,
                        float *dbias);
+
+/* linear_fp8.c */
+void sp_fp8_linear(K, const struct sp_linear *l, const void *x, void *y);
+void sp_fp8_linear_add(K, const struct sp_linear *l, const void *x, const void *residual, void *y);
+void sp_fp8_linear_act(K, const struct sp_linear *l, enum sp_activation act, const void *x, void *u,
+                       void *g);
+void sp_fp8_linear_dx(K, const struct sp_linear *l, const void *dy, void *dx, bool accumulate);
+void sp_fp8_linear_dx_act(K, const struct sp_linear *l, enum sp_activation act, const void *dy,
+                          const void *u, void *du);
+void sp_fp8_linear_dw(K, const struct sp_linear *l, const void *x, const void *dy, float *dw,
+                      float *dbias);
 #undef K
 
 #endif

@@ -65,6 +65,7 @@ enum sp_scratch_slot {
     SP_SCRATCH_OWN,     /* of one thread inside a parallel region */
     SP_SCRATCH_TEAM,    /* of the thread that starts a region, shared by the team */
     SP_SCRATCH_PRODUCT, /* inside of sp_gemm_bf16 */
+    SP_SCRATCH_FP8,     /* operands of a product */
     SP_SCRATCH_SLOTS
 };
 

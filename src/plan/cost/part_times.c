@@ -10,14 +10,30 @@ struct cost {
 };
 
 /* Seconds of a product whose operations are shared by all devices. */
+static double product_in(const struct cost *c, enum sp_dtype dtype, double flops)
+{
+    const struct sp_curve *curve = c->machine->rates.matmul;
+
+    return sp_curve_s(&curve[curve[dtype].n ? dtype : sp_dtype_elements(dtype)],
+                      flops / c->devices);
+}
+
+/* The same in the type of a layer's products. */
 static double product_of(const struct cost *c, double flops)
 {
-    return sp_curve_s(&c->machine->rates.matmul[c->sh->dtype], flops / c->devices);
+    return product_in(c, c->sh->dtype, flops);
 }
 
 static double product(const struct cost *c, enum sp_role role)
 {
     return product_of(c, c->sh->rows * sp_product_flops(&c->sh->model, role));
+}
+
+/* A product of the head, of `vocab` rows of its table. */
+static double head_product(const struct cost *c, double vocab)
+{
+    return product_in(c, sp_dtype_elements(c->sh->dtype),
+                      sp_flops_linear(c->sh->rows, c->sh->model.hidden, vocab));
 }
 
 /* Seconds to read or write `width` elements of every row. */
@@ -105,16 +121,18 @@ static double exchanged(const struct cost *c)
 
 double sp_memory_s(const struct sp_machine *machine, enum sp_dtype dtype, double bytes)
 {
+    const enum sp_dtype elements = sp_dtype_elements(dtype);
     const struct sp_curve *curve = machine->rates.memory;
 
-    return sp_curve_s(&curve[curve[dtype].n ? dtype : SP_F32], bytes);
+    return sp_curve_s(&curve[curve[elements].n ? elements : SP_F32], bytes);
 }
 
 double sp_attention_s(const struct sp_machine *machine, const struct sp_shape *sh,
                       const struct sp_attention_call *call)
 {
-    const struct sp_curve *curve = &machine->rates.attention[sh->dtype][call->pass];
-    const struct sp_curve *pairs = &machine->rates.pairs[sh->dtype][call->pass];
+    const enum sp_dtype elements = sp_dtype_elements(sh->dtype);
+    const struct sp_curve *curve = &machine->rates.attention[elements][call->pass];
+    const struct sp_curve *pairs = &machine->rates.pairs[elements][call->pass];
     double times = call->pass == SP_ATTENTION_FORWARD ? 1 : 2.5, one = call->flops / call->heads;
 
     if (call->flops <= 0)
@@ -178,7 +196,7 @@ static double head(const struct cost *c)
 
     /* logits are written, read twice and overwritten by their gradient; if they are many and the
      * vocabulary is shared, they are computed and written twice */
-    return (3 + again) * product_of(c, sp_flops_linear(c->sh->rows, h, vocab)) + moved(c, 6 * h) +
+    return (3 + again) * head_product(c, vocab) + moved(c, 6 * h) +
            moved(c, (4 + 2 * again) * vocab) + (shared ? 2 * gathered(c) : 0) +
            (1 + shared) * c->machine->rates.launch_s;
 }
@@ -188,7 +206,7 @@ void sp_head_times(const struct sp_machine *machine, int devices, const struct s
 {
     const struct cost c = {.machine = machine, .sh = sh, .devices = devices};
     const double h = sh->model.hidden, vocab = sp_vocabulary_rows(&sh->model, stages);
-    double product = product_of(&c, sp_flops_linear(sh->rows, h, vocab));
+    double product = head_product(&c, vocab);
     double input = sh->tensor > 1 && !sh->sequence ? 0 : gathered(&c);
     bool again = !sp_shape_keeps_logits(sh);
 

@@ -22,6 +22,7 @@ const struct sp_machine_field sp_machine_fields[] = {
     {"device.threads", OPTIONAL(COUNT, rates.threads, DEVICES)},
     {"device.matmul.f32", FIELD(CURVE, rates.matmul[SP_F32], FLOPS)},
     {"device.matmul.bf16", FIELD(CURVE, rates.matmul[SP_BF16], FLOPS)},
+    {"device.matmul.fp8", OPTIONAL(CURVE, rates.matmul[SP_FP8], FLOPS)},
     {"device.attention.f32.forward",
      FIELD(CURVE, rates.attention[SP_F32][SP_ATTENTION_FORWARD], FLOPS)},
     {"device.attention.f32.backward",

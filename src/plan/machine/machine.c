@@ -27,6 +27,12 @@ int sp_machine_head_rows(const struct sp_machine *m, const struct sp_model *mode
     return !m || sp_machine_is_cpu(m) ? 0 : sp_head_rows_of_gpu(model);
 }
 
+void sp_machine_check_dtype(const struct sp_machine *m, enum sp_dtype dtype)
+{
+    if (dtype == SP_FP8 && !m->rates.matmul[SP_FP8].n)
+        sp_warn("machine %s: it has no rates of products in fp8, those of bf16 are taken", m->name);
+}
+
 double sp_curve_rate(const struct sp_curve *c, double size)
 {
     int k = 1;

@@ -58,18 +58,20 @@ enum sp_attention_pass { SP_ATTENTION_FORWARD, SP_ATTENTION_BACKWARD, SP_ATTENTI
 
 /* The figures of one device, while all devices of its node are at work. */
 struct sp_rates {
-    int threads;                       /* of the device; 0: it is a GPU, or the file does not say */
-    struct sp_curve matmul[SP_DTYPES]; /* FLOP/s of a product, by its FLOPs */
+    int threads; /* of the device; 0: it is a GPU, or the file does not say */
+    /* FLOP/s of a product, by its FLOPs; in fp8 with the rounding of its operands. No points in fp8:
+     * the rates of bf16 hold. */
+    struct sp_curve matmul[SP_DTYPES];
     /* FLOP/s of attention by the FLOPs of the call: sp_flops_attention, which counts visible pairs
      * only; the backward has 2.5 times as many */
-    struct sp_curve attention[SP_DTYPES][SP_ATTENTION_PASSES];
+    struct sp_curve attention[SP_ELEMENTS][SP_ATTENTION_PASSES];
     /* Query-key pairs a second, for the work of attention on each pair besides its operations,
      * however wide the heads are; by the pairs of one head of one sequence. attention[] is by the
      * FLOPs of one head then. No points: attention[] includes this work. */
-    struct sp_curve pairs[SP_DTYPES][SP_ATTENTION_PASSES];
+    struct sp_curve pairs[SP_ELEMENTS][SP_ATTENTION_PASSES];
     /* bytes/s of memory-bound kernels, by the bytes that a call reads and writes. No points in
      * bf16: the rates of f32 hold. */
-    struct sp_curve memory[SP_DTYPES];
+    struct sp_curve memory[SP_ELEMENTS];
     double launch_s; /* runtime overhead of a task */
 };
 
@@ -123,6 +125,9 @@ static inline bool sp_machine_is_cpu(const struct sp_machine *m)
 enum { SP_THREADS_WHY = 256 };
 
 void sp_machine_take_threads(struct sp_machine *m, int threads, char why[SP_THREADS_WHY]);
+
+/* Warns with one line if the machine is to price products in fp8 and has no rates for them. */
+void sp_machine_check_dtype(const struct sp_machine *m, enum sp_dtype dtype);
 
 /* Rows of logits at a time, for sp_shape_cut: those that `train` uses there. NULL: no machine is
  * known. */

@@ -220,6 +220,16 @@ int sp_cuda_usable(int device)
     return sp_cuda_check(device);
 }
 
+/* Ada, Hopper and all that came after them. */
+bool sp_cuda_multiplies_fp8(int device)
+{
+    int major = 0, minor = 0;
+
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    return 10 * major + minor >= 89;
+}
+
 const char *sp_cuda_cudnn(void)
 {
 #ifdef HAVE_CUDNN_FRONTEND
@@ -255,6 +265,12 @@ int sp_cuda_devices(bool wanted)
 int sp_cuda_usable(int device)
 {
     return sp_error(ENODEV, "cuda: no device %d in a build without CUDA", device);
+}
+
+bool sp_cuda_multiplies_fp8(int device)
+{
+    (void)device;
+    return false;
 }
 
 void sp_cuda_name(int device, char name[128])

@@ -34,6 +34,8 @@ int sp_cuda_devices(bool wanted);
 
 /* Checks that a GPU runs the kernels of this build. 0, or -errno after one line on stderr. */
 int sp_cuda_usable(int device);
+/* True if its tensor cores multiply fp8. */
+bool sp_cuda_multiplies_fp8(int device);
 
 /* The vendor's name of a GPU. */
 void sp_cuda_name(int device, char name[128]);

@@ -44,7 +44,10 @@ int64_t sp_cuda_kernels_bytes(int device, const struct sp_shape *sh, int len)
         .kv_len = before_and_slice + 2 - slices,
     };
 
-    return sp_cuda_most_held(device, sh->dtype, sh->model.hidden, &at);
+    const int wide = sh->up_width > sh->q_width ? sh->up_width : sh->q_width;
+    const struct sp_linear widest = {.T = sh->batch * len, .in = sh->model.hidden, .out = wide};
+
+    return sp_cuda_most_held(device, sh->dtype, &widest, &at);
 }
 
 /* ---- copies ---- */

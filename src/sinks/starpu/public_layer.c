@@ -32,8 +32,8 @@ int sp_layer_create(const struct sp_layer_config *config, struct sp_layer **laye
     int err;
     struct sp_layer *l;
 
-    if ((c->style != SP_LAYER_GPT2 && c->style != SP_LAYER_LLAMA) ||
-        (c->dtype != SP_LAYER_F32 && c->dtype != SP_LAYER_BF16))
+    if ((c->style != SP_LAYER_GPT2 && c->style != SP_LAYER_LLAMA) || c->dtype < SP_LAYER_F32 ||
+        c->dtype > SP_LAYER_FP8)
         return sp_error(EINVAL, "layer: there is no style %d of dtype %d", c->style, c->dtype);
     if (c->batch < 1 || c->seq < 1)
         return sp_error(EINVAL, "layer: %d sequences of %d tokens: both must be positive", c->batch,
@@ -46,7 +46,9 @@ int sp_layer_create(const struct sp_layer_config *config, struct sp_layer **laye
     if (!l)
         return -ENOMEM;
     sp_shape_init(&l->shape, &m, c->batch, c->seq, 1);
-    l->shape.dtype = c->dtype == SP_LAYER_BF16 ? SP_BF16 : SP_F32;
+    l->shape.dtype = c->dtype == SP_LAYER_FP8    ? SP_FP8
+                     : c->dtype == SP_LAYER_BF16 ? SP_BF16
+                                                 : SP_F32;
     *layer = l;
     return 0;
 }

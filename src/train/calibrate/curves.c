@@ -1,5 +1,6 @@
 /* The rates of devices: chooses the calls that a curve is measured with, and makes the rounds
  * over all of them. */
+#include "sinks/starpu/cuda.h"
 #include "sp_error.h"
 #include "train/calibrate/rates.h"
 #include "transport/transport.h"
@@ -18,7 +19,10 @@ double sp_measured(double x)
 
 /* ---- figures ------------------------------------------------------------------------------ */
 
-enum { CALLS = 7, POINTS = SP_DTYPES * (2 + SP_ATTENTION_PASSES) * SP_CURVE_POINTS };
+enum {
+    CALLS = 7,
+    POINTS = (SP_DTYPES + SP_ELEMENTS * (1 + SP_ATTENTION_PASSES)) * SP_CURVE_POINTS
+};
 
 /* A point is the time that calls of about one size take together. */
 struct point {
@@ -265,15 +269,18 @@ static int add_memory(struct figures *f, enum sp_dtype dtype, double most, struc
 /* The first turn of all figures, which finds the sizes that there is time for. */
 static int find_sizes(struct figures *f, const struct sp_effort *e, struct sp_rates *r)
 {
+    const struct sp_placement *pl = &f->bench->place;
+    const bool fp8 = pl->gpus && sp_cuda_multiplies_fp8(pl->gpu[0]);
+    const int types = fp8 ? SP_DTYPES : SP_ELEMENTS;
     int err = 0;
 
-    for (int t = 0; t < SP_DTYPES && !err; t++)
+    for (int t = 0; t < types && !err; t++)
         err = add_products(f, (enum sp_dtype)t, e->product_flops, &r->matmul[t]);
-    for (int i = 0; i < SP_DTYPES * SP_ATTENTION_PASSES && !err; i++)
+    for (int i = 0; i < SP_ELEMENTS * SP_ATTENTION_PASSES && !err; i++)
         err =
             add_attention(f, (enum sp_dtype)(i / SP_ATTENTION_PASSES),
                           (enum sp_attention_pass)(i % SP_ATTENTION_PASSES), e->attention_flops, r);
-    for (int t = 0; t < SP_DTYPES && !err; t++)
+    for (int t = 0; t < SP_ELEMENTS && !err; t++)
         err = add_memory(f, (enum sp_dtype)t, e->memory_bytes, &r->memory[t]);
     if (!err)
         sp_measure_task(f->bench, &f->task);

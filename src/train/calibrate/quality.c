@@ -197,10 +197,12 @@ static int check_type(const struct sp_rates *r, enum sp_dtype t, double best)
 
 int sp_quality_check_rates(const struct sp_rates *r)
 {
+    const struct sp_curve *fp8 = &r->matmul[SP_FP8];
     const double best = fmax(fastest(&r->matmul[SP_F32]), fastest(&r->matmul[SP_BF16]));
     int err = check_type(r, SP_F32, best);
 
     err = err ? err : check_type(r, SP_BF16, best);
+    err = err || !fp8->n ? err : check_gpu("products in fp8", fp8, best);
     if (!err && !(r->launch_s > 1e-8 && r->launch_s < 1e-2))
         err = sp_error(ERANGE,
                        "calibrate: a task takes %.3g s, which is not between 1e-08 and 0.01: "

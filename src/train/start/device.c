@@ -113,6 +113,21 @@ int64_t sp_train_gpu_has(const struct sp_trainer *t)
     return early_budget(t, pl.gpu[0]);
 }
 
+/* Checks that a GPU runs our kernels, and products of --dtype. */
+static int check_kernels(const struct sp_trainer *t, int gpu)
+{
+    char name[128];
+    int err = sp_cuda_usable(gpu);
+
+    if (err || t->cfg.dtype != SP_TRAIN_FP8 || sp_cuda_multiplies_fp8(gpu))
+        return err;
+    sp_cuda_name(gpu, name);
+    return sp_error(ENOTSUP,
+                    "--dtype fp8: GPU %d (%s) multiplies no fp8, which takes compute capability "
+                    "8.9 or newer; use --dtype bf16, or --device cpu",
+                    gpu, name);
+}
+
 int sp_train_choose_device(struct sp_trainer *t)
 {
     struct sp_placement *pl = &t->place;
@@ -129,7 +144,7 @@ int sp_train_choose_device(struct sp_trainer *t)
     if (devices && t->plan.updates_on_cores)
         sp_placement_add_cores(pl, t->cfg.threads);
     for (int i = 0; !err && i < pl->gpus; i++)
-        err = sp_cuda_usable(pl->gpu[i]);
+        err = check_kernels(t, pl->gpu[i]);
     if (!err && devices && t->model.head_dim > MOST_HEAD_DIM)
         err = sp_error(EINVAL,
                        "%s has heads of %d elements, the kernels of a GPU take at most %d; use "

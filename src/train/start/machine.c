@@ -83,6 +83,8 @@ static int load(struct sp_trainer *t)
         sp_machine_take_threads(&t->machine, threads_of_stages(t), why);
     if (*why && !sp_train_machine_is_assumed(t))
         sp_warn("%s", why);
+    if (!err && !sp_machine_is_cpu(&t->machine))
+        sp_machine_check_dtype(&t->machine, (enum sp_dtype)t->cfg.dtype);
     return err;
 }
 

@@ -9,6 +9,8 @@ struct op {
     const void *bias;
     void *aux;
     int64_t ld_aux;
+    const float *by[2]; /* scales of fp8 */
+    int8_t fast;
 };
 
 struct layout {
@@ -140,6 +142,12 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
         return store(&op->aux, sizeof op->aux, value, bytes);
     case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
         return store(&op->ld_aux, sizeof op->ld_aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+        return store(&op->by[0], sizeof op->by[0], value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+        return store(&op->by[1], sizeof op->by[1], value, bytes);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM:
+        return store(&op->fast, sizeof op->fast, value, bytes);
     default:
         return breach(CUBLAS_STATUS_INVALID_VALUE, "attribute %d", (int)what);
     }
@@ -208,6 +216,23 @@ static bool fits(const struct layout *l)
     return l->rows > 0 && l->cols > 0 && l->ld >= (int64_t)l->rows;
 }
 
+static bool is_fp8(const struct layout *l)
+{
+    return l->type == CUDA_R_8F_E4M3 || l->type == CUDA_R_8F_E5M2;
+}
+
+/* As Ada and Hopper have it: the first operand is transposed, the second is not. */
+static bool legal_fp8(const struct op *op, const struct layout *a, const struct layout *b,
+                      const struct layout *d)
+{
+    const uint64_t whole =
+        a->rows | a->cols | (uint64_t)a->ld | b->rows | (uint64_t)b->ld | d->rows | (uint64_t)d->ld;
+
+    return !sp_fake_lt.no_fp8 && is_fp8(b) && op->trans[0] && !op->trans[1] && whole % 16 == 0 &&
+           (a->type == CUDA_R_8F_E4M3 || b->type == CUDA_R_8F_E4M3) &&
+           op->epilogue != CUBLASLT_EPILOGUE_BGRADB && op->by[0] && op->by[1];
+}
+
 static cublasStatus_t legal(const struct op *op, const struct layout *a, const struct layout *b,
                             const struct layout *c, const struct layout *d, struct sizes *s)
 {
@@ -224,7 +249,9 @@ static cublasStatus_t legal(const struct op *op, const struct layout *a, const s
         return breach(CUBLAS_STATUS_NOT_SUPPORTED, "C and D are laid out differently");
     if (op->compute != CUBLAS_COMPUTE_32F || op->scale != CUDA_R_32F)
         return breach(CUBLAS_STATUS_NOT_SUPPORTED, "not computed in f32");
-    if (a->type != b->type || (a->type == CUDA_R_32F && d->type != CUDA_R_32F))
+    if (is_fp8(a) && !legal_fp8(op, a, b, d))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    if ((a->type != b->type && !is_fp8(a)) || (a->type == CUDA_R_32F && d->type != CUDA_R_32F))
         return breach(CUBLAS_STATUS_NOT_SUPPORTED, "types %d, %d, %d", a->type, b->type, d->type);
     if ((op->epilogue & 4 || op->epilogue >= 256) && !op->bias)
         return breach(CUBLAS_STATUS_INVALID_VALUE, "no vector for epilogue %u", op->epilogue);
@@ -299,8 +326,12 @@ static enum sp_dtype dtype_of(int32_t type)
 /* Element (i,j) of op(X). */
 static float element(const struct layout *l, int32_t trans, const void *x, uint64_t i, uint64_t j)
 {
-    return value_of(dtype_of(l->type), x,
-                    trans ? j + i * (uint64_t)l->ld : i + j * (uint64_t)l->ld);
+    uint64_t at = trans ? j + i * (uint64_t)l->ld : i + j * (uint64_t)l->ld;
+
+    if (is_fp8(l))
+        return sp_fp8_value(l->type == CUDA_R_8F_E4M3 ? SP_E4M3 : SP_E5M2,
+                            ((const uint8_t *)x)[at]);
+    return value_of(dtype_of(l->type), x, at);
 }
 
 static bool aligned(const void *x, uint32_t to)
@@ -318,7 +349,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t desc, co
     const struct op *op = (void *)desc;
     const struct layout *a = (void *)la, *b = (void *)lb, *d = (void *)ld;
     const struct layout *const l[3] = {a, b, d};
-    float scale = *(const float *)alpha, keep = *(const float *)beta;
+    float scale = *(const float *)alpha * (is_fp8(a) ? *op->by[0] * *op->by[1] : 1),
+          keep = *(const float *)beta;
     enum sp_dtype type = dtype_of(d->type);
     struct algo algo;
     struct sizes s;
@@ -343,6 +375,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t desc, co
         sp_fake_cudart.us += 1; /* between two events there is always some time */
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
+    if (is_fp8(a) && !(aligned(A, 16) && aligned(B, 16) && aligned(C, 16) && aligned(D, 16)))
+        return breach(CUBLAS_STATUS_EXECUTION_FAILED, "fp8, misaligned: %p %p %p %p", A, B, C, D);
+    sp_fake_lt.fp8_runs += is_fp8(a);
+    sp_fake_lt.fast_runs += is_fp8(a) && op->fast;
     sp_fake_lt.runs++;
     sp_fake_lt.last_algo = (int)algo.index;
     sp_fake_lt.last_epilogue = op->epilogue;

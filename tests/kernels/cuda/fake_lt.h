@@ -17,6 +17,7 @@ struct sp_fake_lt {
     int algos;            /* this many, each with a sum of its own order */
     int first;            /* the first of them, the others follow */
     unsigned no_epilogue; /* none for an epilogue with one of these bits */
+    bool no_fp8;
     /* ---- how algorithms run ---- */
     unsigned refuse;          /* bit i: algorithm i is named but refuses to run */
     double us[SP_FAKE_ALGOS]; /* microseconds of each */
@@ -25,7 +26,8 @@ struct sp_fake_lt {
     int slow_from, slow_to;   /* these runs take ten times as long, as something else ran */
     unsigned fails_again;     /* bit i: algorithm i runs once, and then not any more */
     /* ---- what happened ---- */
-    int asked, runs, live; /* heuristics, products, descriptors alive */
+    int asked, runs, live;   /* heuristics, products, descriptors alive */
+    int fp8_runs, fast_runs; /* products in fp8, those of them that may add up less exactly */
     int last_algo;
     unsigned last_epilogue;
     int last_first_type, last_compute;

@@ -3,7 +3,7 @@
 /* ---- the kernels around products, on the host ---- */
 
 double kernel_us[OTHERS];
-int gelus, sums, biases;
+int gelus, sums, biases, codes, numbers;
 
 float value_of(enum sp_dtype t, const void *x, size_t i)
 {
@@ -70,6 +70,58 @@ void sp_cuda_add_bias(const struct sp_backend *k, int T, int n, const void *bias
     biases++;
 }
 
+/* ---- operands in fp8: one part, with the largest ---- */
+
+void sp_cuda_fp8_amax(const struct sp_backend *k, struct sp_fp8_operand *o)
+{
+    uint32_t most = 0;
+
+    (void)k;
+    for (int r = 0; r < o->rows; r++)
+        for (int c = 0; c < o->width; c++) {
+            uint32_t x = ((const uint16_t *)o->x)[(size_t)r * (size_t)o->ld + (size_t)c] & 0x7fffu;
+
+            most = x > most ? x : most;
+        }
+    o->part[0] = most;
+    o->parts = 1;
+}
+
+static float scaled(const struct sp_fp8_operand *o, int r, int c)
+{
+    float x = value_of(SP_BF16, o->x, (size_t)r * (size_t)o->ld + (size_t)c);
+
+    return x * sp_power_of_two(sp_fp8_exponent(o->format, o->part[0]));
+}
+
+void sp_cuda_fp8_codes(const struct sp_backend *k, const struct sp_fp8_operand *o)
+{
+    int rows = o->transposed ? o->width : o->rows, width = o->transposed ? o->rows : o->width;
+    uint8_t *to = o->to;
+
+    (void)k;
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < o->ld_to; c++)
+            to[(size_t)r * (size_t)o->ld_to + (size_t)c] =
+                c < width
+                    ? sp_fp8_code(o->format, o->transposed ? scaled(o, c, r) : scaled(o, r, c))
+                    : 0;
+    *o->reciprocal = sp_power_of_two(-sp_fp8_exponent(o->format, o->part[0]));
+    codes++;
+}
+
+void sp_cuda_fp8_numbers(const struct sp_backend *k, const struct sp_fp8_operand *o)
+{
+    float down = sp_power_of_two(-sp_fp8_exponent(o->format, o->part[0]));
+
+    (void)k;
+    for (int r = 0; r < o->rows; r++)
+        for (int c = 0; c < o->width; c++)
+            set_value(SP_BF16, o->to, (size_t)r * (size_t)o->width + (size_t)c,
+                      sp_fp8_nearest(o->format, scaled(o, r, c)) * down);
+    numbers++;
+}
+
 static void host_add_f32(const struct sp_backend *k, size_t n, const float *x, float *y)
 {
     (void)k;
@@ -92,19 +144,21 @@ void start(bool tune)
     cuda.gemm = sp_cuda_gemm_create(&cuda);
     assert_non_null(cuda.gemm);
     for (int t = 0; t < SP_DTYPES; t++) {
-        cuda.backends[t] = (struct sp_backend){.dtype = (enum sp_dtype)t,
+        cuda.backends[t] = (struct sp_backend){.dtype = sp_dtype_elements((enum sp_dtype)t),
+                                               .products = (enum sp_dtype)t,
                                                .cuda = &cuda,
                                                .act = host_act,
                                                .add_f32 = host_add_f32,
                                                .copy = host_copy};
         sp_cuda_gemm_fill(&cuda.backends[t]);
     }
-    gelus = sums = biases = 0;
+    gelus = sums = biases = codes = numbers = 0;
 }
 
 void stop(void)
 {
     sp_cuda_gemm_free(cuda.gemm);
+    sp_cuda_release(&cuda);
     assert_string_equal(sp_fake_lt.breach, "");
     assert_int_equal(sp_fake_lt.live, 0);
     assert_int_equal(sp_fake_cudart.live, 0);

@@ -8,6 +8,7 @@
 #include "../reference.h"
 #include "fake_cudart.h"
 #include "fake_lt.h"
+#include "kernels/cuda/gemm/fp8_cuda.h"
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include "kernels/cuda/pointwise/epilogues.h"
 #include "kernels/cuda/pointwise/sums.h"
@@ -15,12 +16,12 @@
 /* The microseconds that kernels on the host pretend to take, and how often they were called. */
 enum { GELU_US = 1, SUMS_US = 2, OTHERS };
 extern double kernel_us[OTHERS];
-extern int gelus, sums, biases;
+extern int gelus, sums, biases, codes, numbers;
 
 float value_of(enum sp_dtype t, const void *x, size_t i);
 void set_value(enum sp_dtype t, void *x, size_t i, float value);
 
-/* The worker, with both types; `stop` checks that nothing is left. */
+/* The worker, with all types; `stop` checks that nothing is left. */
 extern struct sp_cuda cuda;
 void start(bool tune);
 void stop(void);

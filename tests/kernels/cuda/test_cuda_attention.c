@@ -35,7 +35,7 @@ TEST(shapes)
         {1, 2, 1, 128, {5, 40, 17}},
     };
 
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         const struct attention_test test = emulated(t);
 
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -114,7 +114,7 @@ TEST(most_slices)
 
 TEST(keys_beyond)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         const struct attention_test test = emulated(t);
 
         attention_check_keys_beyond(&test, 6, 5, 4, 20);

@@ -18,7 +18,7 @@ static void add_bias(enum sp_dtype t, int T, int n, int ldy)
 
 TEST(add_bias)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         add_bias((enum sp_dtype)t, 1, 1, 1);
         add_bias((enum sp_dtype)t, 7, 33, 33);
         add_bias((enum sp_dtype)t, 19, 40, 47);

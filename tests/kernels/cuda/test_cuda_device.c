@@ -273,11 +273,12 @@ TEST(create)
     char text[1024];
 
     assert_int_equal(sp_cuda_create(0, NULL, &cuda), 0);
-    assert_string_equal(filled, "gnamtlu.gnamtlu.");
+    assert_string_equal(filled, "gnamtlu.gnamtlu.gnamtlu.");
     for (int t = 0; t < SP_DTYPES; t++) {
         const struct sp_backend *k = sp_cuda_backend(cuda, (enum sp_dtype)t);
 
-        assert_int_equal(k->dtype, t);
+        assert_int_equal(k->dtype, t == SP_FP8 ? SP_BF16 : t);
+        assert_int_equal(k->products, t);
         assert_ptr_equal(k->cuda, cuda);
         assert_non_null(sp_cuda_workspace(k, 100));
     }
@@ -298,7 +299,19 @@ TEST(create)
     assert_true(is_one_line(text));
 }
 
-/* Sums over rows, for wide rows and narrow ones; D of attention's rows. */
+size_t sp_cuda_fp8_bytes(int T, int in, int out)
+{
+    return (size_t)T * (size_t)(in + out);
+}
+
+static int64_t held_for(enum sp_dtype type, int h, int T, const struct sp_attention *at)
+{
+    const struct sp_linear widest = {.T = T, .in = h, .out = 4 * h};
+
+    return sp_cuda_most_held(0, type, &widest, at);
+}
+
+/* Sums over rows, for wide rows and narrow ones; D of attention's rows; operands of fp8. */
 TEST(most_held)
 {
     const int len = 1 << 20;
@@ -308,12 +321,14 @@ TEST(most_held)
     for (int t = 0; t < SP_DTYPES; t++) {
         enum sp_dtype type = (enum sp_dtype)t;
 
-        assert_int_equal(sp_cuda_most_held(0, type, 64, &few),
-                         gemm_bytes + sp_cuda_roomy((size_t)16 << 20));
-        assert_int_equal(sp_cuda_most_held(0, type, 4096, &few),
+        assert_int_equal(held_for(type, 64, 1, &few), gemm_bytes + sp_cuda_roomy((size_t)16 << 20));
+        assert_int_equal(held_for(type, 4096, 1, &few),
                          gemm_bytes + sp_cuda_roomy((size_t)32 << 20));
-        assert_int_equal(sp_cuda_most_held(0, type, 64, &many),
+        assert_int_equal(held_for(type, 64, 1, &many),
                          gemm_bytes + sp_cuda_roomy((size_t)512 << 20));
+        if (type == SP_FP8)
+            assert_int_equal(held_for(type, 4096, 1 << 16, &few),
+                             gemm_bytes + sp_cuda_roomy((size_t)5 * 4096 << 16));
     }
 }
 

@@ -50,6 +50,14 @@ static void judge_bf16(const char *what, const struct tensor *x, size_t n, const
          x->f32 ? TOLERANCE : roundings_of(what) * ROUNDING);
 }
 
+/* Both round their results, the CPU once. */
+static void judge_fp8(const char *what, const struct tensor *x, size_t n, const float *got,
+                      const float *want)
+{
+    note(what, n, error_of(n, got, new_double(n, want)),
+         x->f32 ? TOLERANCE : (1 + roundings_of(what)) * ROUNDING);
+}
+
 /* Every second array begins so many elements after an aligned address, from the first or the next one on. */
 static size_t shift;
 static int allocations, phase;
@@ -63,9 +71,14 @@ static void *shifted(size_t bytes, size_t elem)
 
 static struct comparison with_host(int type)
 {
-    return (struct comparison){.backends = {&cuda.backends[type], sp_cpu_backend(SP_F32)},
-                               .alloc = shifted,
-                               .judge = type == SP_BF16 ? judge_bf16 : judge_f32};
+    bool fp8 = type == SP_FP8;
+
+    return (struct comparison){
+        .backends = {&cuda.backends[type], sp_cpu_backend(fp8 ? SP_FP8 : SP_F32)},
+        .alloc = shifted,
+        .judge = fp8               ? judge_fp8
+                 : type == SP_BF16 ? judge_bf16
+                                   : judge_f32};
 }
 
 static const struct shape {
@@ -76,6 +89,7 @@ static const struct shape {
     {{.T = 5, .in = 13, .out = 24}, 3},  {{.T = 9, .in = 16, .out = 7}, 5},
     {{.T = 6, .in = 40, .out = 8}, 8},   {{.T = 33, .in = 5, .out = 64}, 0},
     {{.T = 12, .in = 136, .out = 3}, 1}, {{.T = 3, .in = 8, .out = 16}, 0},
+    {{.T = 3, .in = 16, .out = 32}, 0},  {{.T = 5, .in = 32, .out = 16}, 16},
 };
 
 static void every_shape(const struct comparison *c)
@@ -99,7 +113,7 @@ TEST(functions)
 
     for (int type = 0; type < SP_DTYPES; type++)
         for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
-            for (int tune = 0; tune < 2; tune++) {
+            for (int tune = 0; tune < (type == SP_FP8 && i ? 1 : 2); tune++) {
                 struct comparison c;
 
                 sp_fake_lt.no_epilogue = absent[i];
@@ -110,6 +124,53 @@ TEST(functions)
                 stop();
             }
     report();
+}
+
+/* Codes where the library multiplies them, the rounded numbers in bf16 everywhere else. */
+TEST(fp8)
+{
+    struct comparison c;
+
+    for (int fast = 0; fast < 2; fast++)
+        for (int none = 0; none < 2; none++) {
+            setenv("SP_CUDA_FAST", fast ? "1" : "0", 1);
+            sp_fake_lt_reset();
+            sp_fake_lt.no_fp8 = none;
+            start(false);
+            c = with_host(SP_FP8);
+            shift = 0;
+            compare_forward(&c, (struct sp_linear){.T = 19, .in = 48, .out = 32}, 0);
+            compare_backward(&c, (struct sp_linear){.T = 19, .in = 48, .out = 32}, 0);
+            assert_int_equal(numbers, none ? codes : 0);
+            assert_true(codes > 0 && (sp_fake_lt.fp8_runs > 0) == !none);
+            assert_int_equal(sp_fake_lt.fast_runs, fast ? sp_fake_lt.fp8_runs : 0);
+            codes = 0;
+            compare_forward(&c, (struct sp_linear){.T = 16, .in = 16, .out = 24}, 0);
+            assert_int_equal(codes, 0);
+            assert_true(numbers > 0);
+            stop();
+        }
+    unsetenv("SP_CUDA_FAST");
+    report();
+}
+
+/* A layer's products in fp8 take no more workspace than is planned for. */
+TEST(fp8_workspace)
+{
+    static const int sizes[][3] = {{19, 48, 32}, {300, 16, 80}, {5, 33, 47}, {16, 16, 24}};
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const struct sp_linear l = {.T = sizes[i][0], .in = sizes[i][1], .out = sizes[i][2]};
+        struct comparison c;
+
+        start(false);
+        c = with_host(SP_FP8);
+        compare_forward(&c, l, 0);
+        compare_backward(&c, l, 0);
+        assert_true(cuda.workspace_bytes > 0 &&
+                    cuda.workspace_bytes <= sp_cuda_roomy(sp_cuda_fp8_bytes(l.T, l.in, l.out)));
+        stop();
+    }
 }
 
 static void long_gradient(const struct comparison *c)
@@ -127,7 +188,7 @@ static void long_gradient(const struct comparison *c)
 /* More columns than there is room for in a vector of the library's own. */
 TEST(long_vectors)
 {
-    for (int type = 0; type < SP_DTYPES; type++) {
+    for (int type = 0; type < SP_ELEMENTS; type++) {
         struct comparison c;
 
         start(false);

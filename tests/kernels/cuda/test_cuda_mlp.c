@@ -39,9 +39,9 @@ static void activation(enum sp_activation kind, enum sp_dtype t, size_t n, size_
 
 TEST(activation)
 {
-    for (int i = 0; i < SP_DTYPES * SP_ACTIVATIONS; i++) {
-        enum sp_dtype t = (enum sp_dtype)(i % SP_DTYPES);
-        enum sp_activation kind = (enum sp_activation)(i / SP_DTYPES);
+    for (int i = 0; i < SP_ELEMENTS * SP_ACTIVATIONS; i++) {
+        enum sp_dtype t = (enum sp_dtype)(i % SP_ELEMENTS);
+        enum sp_activation kind = (enum sp_activation)(i / SP_ELEMENTS);
 
         activation(kind, t, 1, 0);
         activation(kind, t, 16, 0);
@@ -80,9 +80,9 @@ static void gated(enum sp_activation kind, enum sp_dtype t, int T, int f, size_t
 
 TEST(gated)
 {
-    for (int i = 0; i < SP_DTYPES * SP_ACTIVATIONS; i++) {
-        enum sp_dtype t = (enum sp_dtype)(i % SP_DTYPES);
-        enum sp_activation kind = (enum sp_activation)(i / SP_DTYPES);
+    for (int i = 0; i < SP_ELEMENTS * SP_ACTIVATIONS; i++) {
+        enum sp_dtype t = (enum sp_dtype)(i % SP_ELEMENTS);
+        enum sp_activation kind = (enum sp_activation)(i / SP_ELEMENTS);
 
         gated(kind, t, 7, 24, 0);
         gated(kind, t, 5, 24, 1);
@@ -121,7 +121,7 @@ static void column_sums(enum sp_dtype t, int T, int n, int ld)
 
 TEST(column_sums)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         column_sums(t, 1, 3, 3);
         column_sums(t, 67, 24, 32);
         column_sums(t, 333, 700, 707);
@@ -145,7 +145,7 @@ static void accumulate(enum sp_dtype t, size_t n, size_t off)
 
 TEST(accumulate)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         accumulate(t, 0, 0);
         accumulate(t, 7, 0);
         accumulate(t, 4096, 0);
@@ -189,7 +189,7 @@ TEST(rope)
     static const struct sp_rope plain = {.theta = 1e4f}, large = {.theta = 5e5f},
                                 llama3 = {5e5f, SP_ROPE_LLAMA3, 8, 1, 4, 8192};
 
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         rope(t, (struct sp_rotation){1, 7, 3, 10, 0, 0, &plain, 0}, 7);
         rope(t, (struct sp_rotation){2, 5, 1, 2, 0, 11, &plain, 0}, 0);
         rope(t, (struct sp_rotation){3, 37, 6, 64, 0, 5, &large, 3}, 8);

@@ -116,7 +116,7 @@ static void shape(enum sp_dtype t, bool rms, int T, int h, size_t off, float off
 /* A warp to a row, several rows to a block; wide accesses and not. */
 TEST(narrow)
 {
-    for (int t = 0; t < SP_DTYPES; t++)
+    for (int t = 0; t < SP_ELEMENTS; t++)
         for (int rms = 0; rms < 2; rms++) {
             shape(t, rms, 1, 11, 0, 0);
             shape(t, rms, 7, 24, 0, 0);
@@ -131,7 +131,7 @@ TEST(narrow)
 /* A block to a row. */
 TEST(wide)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         shape(t, false, 9, 520, 0, 0);
         shape(t, true, 10, 777, 0, 0);
         shape(t, false, 3, 2568, 0, 0);
@@ -142,7 +142,7 @@ TEST(wide)
 /* Rows that the threads of a block do not hold at once, forward or backward. */
 TEST(spans)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         shape(t, false, 3, 8224, 0, 0);
         shape(t, false, 19, 4103, 0, 0);
     }

@@ -54,7 +54,7 @@ static void embed(enum sp_dtype t, struct sp_embed e, int V, size_t off)
 
 TEST(embed)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         embed(t, (struct sp_embed){1, 7, 24, 0, 0, NULL, 0}, 11, 0);
         embed(t, (struct sp_embed){3, 5, 10, 4, 0, NULL, 0}, 6, 0);
         embed(t, (struct sp_embed){2, 67, 99, 13, 0, NULL, 0}, 17, 0);
@@ -136,7 +136,7 @@ static void loss(enum sp_dtype t, struct sp_logits head, size_t off)
 
 TEST(loss)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         loss(t, head_of(7, 10, 37, 7), 0);
         loss(t, head_of(7, 10, 37, 3), 0);
         loss(t, head_of(7, 10, 40, 20), 0);
@@ -192,7 +192,7 @@ static void vocabulary(enum sp_dtype t, struct sp_logits head, size_t off)
 
 TEST(vocabulary)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         vocabulary(t, head_of(7, 10, 37, 7), 0);
         vocabulary(t, head_of(7, 10, 40, 3), 0);
         vocabulary(t, head_of(5, 10, 1, 2), 1);

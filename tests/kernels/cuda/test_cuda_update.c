@@ -74,7 +74,7 @@ static void adamw(enum sp_dtype t, size_t n, size_t off, bool low)
 
 TEST(adamw)
 {
-    for (int t = 0; t < SP_DTYPES; t++) {
+    for (int t = 0; t < SP_ELEMENTS; t++) {
         adamw(t, 1, 0, true);
         adamw(t, 37, 1, true);
         adamw(t, 2007, 0, true);
@@ -141,7 +141,7 @@ static void rounding(enum sp_dtype t, size_t n, size_t off)
 
 TEST(elementwise)
 {
-    for (int t = 0; t < SP_DTYPES; t++)
+    for (int t = 0; t < SP_ELEMENTS; t++)
         for (size_t n = 1; n < 30000; n = n * 7 + 5) {
             add(t, n, 0);
             add(t, n, 1);

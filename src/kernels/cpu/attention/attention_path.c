@@ -14,7 +14,7 @@ static const struct sp_attention_path *const paths[] = {
 
 enum { N_PATHS = sizeof paths / sizeof paths[0] };
 
-static const struct sp_attention_path *chosen[SP_DTYPES];
+static const struct sp_attention_path *chosen[SP_ELEMENTS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 int sp_attention_choose(const char *name)
@@ -27,7 +27,7 @@ int sp_attention_choose(const char *name)
         return -ENOENT;
     if (name && !paths[at]->supported())
         return -ENOTSUP;
-    for (int type = 0; type < SP_DTYPES; type++) {
+    for (int type = 0; type < SP_ELEMENTS; type++) {
         int i = at;
 
         while (!paths[i]->supported() || (type == SP_F32 && paths[i]->pair > 1))

@@ -56,9 +56,10 @@ void sp_cuda_when_short(void (*release)(int device));
 
 /* Bytes of devices that the kernels of all workers hold: workspaces. */
 int64_t sp_cuda_held_bytes(void);
-/* The most that a worker may hold, on rows of h elements and attention `at`, the one with the
- * most keys of a run. */
-int64_t sp_cuda_most_held(int device, enum sp_dtype dtype, int h, const struct sp_attention *at);
+/* The most that a worker may hold, for a layer whose widest product is `widest`, from rows of
+ * widest->in elements, and attention `at`, the one with the most keys of a run. */
+int64_t sp_cuda_most_held(int device, enum sp_dtype dtype, const struct sp_linear *widest,
+                          const struct sp_attention *at);
 
 /* Ends the run if err is an error, with one line: what failed, the reason, a remedy. */
 void sp_cuda_must(cudaError_t err, const char *what);
@@ -78,6 +79,9 @@ size_t sp_cuda_roomy(size_t bytes);
 /* Bytes that products take on a device and never give back. */
 size_t sp_cuda_gemm_bytes(int device);
 
+/* The most workspace that the products of a linear layer take in fp8. */
+size_t sp_cuda_fp8_bytes(int T, int in, int out);
+
 /* The most workspace that attention takes on a device with so much memory; 0: neither
  * FlashAttention-3 nor cuDNN is there. */
 size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t device_bytes);
@@ -85,7 +89,7 @@ size_t sp_cuda_attention_bytes(int device, const struct sp_attention *at, size_t
 /* Frees the workspace; its last kernel must have ended. */
 void sp_cuda_release(struct sp_cuda *cuda);
 
-/* The parts of a table; `backend` has name, dtype and cuda. Each file of kernels/cuda fills in
+/* The parts of a table; `backend` has name, types and cuda. Each file of kernels/cuda fills in
  * its own. */
 void sp_cuda_gemm_fill(struct sp_backend *backend);      /* linear... */
 void sp_cuda_norm_fill(struct sp_backend *backend);      /* norm... */

@@ -10,7 +10,7 @@
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include <string.h>
 
-enum { EPILOGUE_ALIGNMENT = 16 };
+enum { EPILOGUE_ALIGNMENT = 16, FP8_ALIGNMENT = 16 };
 
 uint32_t sp_call_alignment(const void *address)
 {
@@ -21,13 +21,19 @@ uint32_t sp_call_alignment(const void *address)
 
 /*
  * The heuristics know the alignment of matrices but not of the vector or of aux, which fast kernels
- * read in words of 16 bytes; rows of aux must be whole words of 8 elements.
+ * read in words of 16 bytes; rows of aux must be whole words of 8 elements. Matrices of fp8 have
+ * dimensions and addresses that are multiples of 16; only our m, which is the number of columns of
+ * two of them, may be any.
  */
 bool sp_call_allowed(const struct sp_product *p)
 {
     bool aux = p->epilogue == SP_EPI_GELU || p->epilogue == SP_EPI_GELU_BIAS ||
                p->epilogue == SP_EPI_DGELU;
 
+    if (p->in == SP_FP8 &&
+        (p->n % FP8_ALIGNMENT || p->k % FP8_ALIGNMENT || p->ldd % FP8_ALIGNMENT ||
+         sp_call_alignment(p->C) < FP8_ALIGNMENT || sp_call_alignment(p->D) < FP8_ALIGNMENT))
+        return false;
     if (aux && (p->n % 8 || sp_call_alignment(p->aux) < EPILOGUE_ALIGNMENT))
         return false;
     return p->epilogue == SP_EPI_NONE || p->epilogue == SP_EPI_GELU ||
@@ -37,6 +43,14 @@ bool sp_call_allowed(const struct sp_product *p)
 static cudaDataType_t type_of(enum sp_dtype t)
 {
     return t == SP_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+/* The type of our A, or of our B. */
+static cudaDataType_t operand_of(const struct sp_product *p, bool a)
+{
+    if (p->in != SP_FP8)
+        return type_of(p->in);
+    return a && p->format == SP_E5M2 ? CUDA_R_8F_E5M2 : CUDA_R_8F_E4M3;
 }
 
 static cublasLtEpilogue_t epilogue_of(enum sp_epilogue e)
@@ -64,27 +78,33 @@ static bool set(cublasLtMatmulDesc_t op, cublasLtMatmulDescAttributes_t what, co
 }
 
 /* Describes a row-major matrix of the given size to cuBLASLt. */
-static bool layout(cublasLtMatrixLayout_t *l, enum sp_dtype type, int rows, int cols, int ld)
+static bool layout(cublasLtMatrixLayout_t *l, cudaDataType_t type, int rows, int cols, int ld)
 {
-    return cublasLtMatrixLayoutCreate(l, type_of(type), (uint64_t)cols, (uint64_t)rows, ld) ==
+    return cublasLtMatrixLayoutCreate(l, type, (uint64_t)cols, (uint64_t)rows, ld) ==
            CUBLAS_STATUS_SUCCESS;
 }
 
-/* Sets vector and aux, which change from call to call. By default they have the result's type. */
+/* Sets vector, aux and scales, which change from call to call. By default the first two have the result's type. */
 static bool set_addresses(cublasLtMatmulDesc_t op, const struct sp_product *p)
 {
+    if (p->in == SP_FP8 &&
+        !(set(op, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &p->scale_b, sizeof p->scale_b) &&
+          set(op, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &p->scale_a, sizeof p->scale_a)))
+        return false;
     if (p->vector && !set(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->vector, sizeof p->vector))
         return false;
     return !p->aux || set(op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux, sizeof p->aux);
 }
 
-/* f32 operands are computed in f32: TF32 would lose 13 of 24 bits. */
-bool sp_call_create(const struct sp_product *p, struct sp_call *call)
+/* f32 operands are computed in f32: TF32 would lose 13 of 24 bits. In fp8 Hopper's tensor cores add
+ * up with 14 bits; unless `fast`, their sums go into f32 registers every few steps. */
+bool sp_call_create(const struct sp_product *p, bool fast, struct sp_call *call)
 {
     int32_t trans_first = p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     int32_t trans_second = p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = epilogue_of(p->epilogue);
     int64_t ld_aux = p->n;
+    int8_t fast_sums = fast;
 
     memset(call, 0, sizeof *call);
     if (cublasLtMatmulDescCreate(&call->op, CUBLAS_COMPUTE_32F, CUDA_R_32F) ==
@@ -93,10 +113,14 @@ bool sp_call_create(const struct sp_product *p, struct sp_call *call)
         set(call->op, CUBLASLT_MATMUL_DESC_TRANSB, &trans_second, sizeof trans_second) &&
         set(call->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
         (!p->aux || set(call->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &ld_aux, sizeof ld_aux)) &&
+        (p->in != SP_FP8 ||
+         set(call->op, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast_sums, sizeof fast_sums)) &&
         set_addresses(call->op, p) &&
-        layout(&call->first, p->in, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb) &&
-        layout(&call->second, p->in, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda) &&
-        layout(&call->result, p->out, p->m, p->n, p->ldd))
+        layout(&call->first, operand_of(p, false), p->trans_b ? p->n : p->k,
+               p->trans_b ? p->k : p->n, p->ldb) &&
+        layout(&call->second, operand_of(p, true), p->trans_a ? p->k : p->m,
+               p->trans_a ? p->m : p->k, p->lda) &&
+        layout(&call->result, type_of(p->out), p->m, p->n, p->ldd))
         return true;
     sp_call_destroy(call);
     return false;

@@ -19,9 +19,9 @@
 struct key {
     int m, n, k, lda, ldb, ldd;
     uint8_t trans_a, trans_b, in, out, epilogue;
-    uint8_t c;        /* 0: not read, 1: D itself, 2: another */
-    uint8_t align[4]; /* of A, B, C and D: less one, to fit a byte */
-    uint8_t unused[2];
+    uint8_t c;            /* 0: not read, 1: D itself, 2: another */
+    uint8_t align[4];     /* of A, B, C and D: less one, to fit a byte */
+    uint8_t format, fast; /* in fp8 */
 };
 
 struct sp_choice {
@@ -34,7 +34,7 @@ struct sp_choice {
     struct sp_choice *next;
 };
 
-static struct key key_of(const struct sp_product *p)
+static struct key key_of(const struct sp_cuda_gemm *gemm, const struct sp_product *p)
 {
     const void *at[4] = {p->A, p->B, p->beta == 0 ? p->D : p->C, p->D};
     struct key key = {.m = p->m,
@@ -50,7 +50,9 @@ static struct key key_of(const struct sp_product *p)
                       .epilogue = (uint8_t)p->epilogue,
                       .c = p->beta == 0   ? 0
                            : p->C == p->D ? 1
-                                          : 2};
+                                          : 2,
+                      .format = p->in == SP_FP8 ? (uint8_t)p->format : 0,
+                      .fast = p->in == SP_FP8 && gemm->fast};
 
     for (int i = 0; i < 4; i++)
         key.align[i] = (uint8_t)(sp_call_alignment(at[i]) - 1);
@@ -277,7 +279,7 @@ static void decide(struct sp_cuda_gemm *gemm, struct sp_choice *choice, const st
 static struct sp_choice *choose(const struct sp_backend *k, const struct sp_product *p)
 {
     struct sp_cuda_gemm *gemm = k->cuda->gemm;
-    struct key key = key_of(p);
+    struct key key = key_of(gemm, p);
     struct sp_choice **slot = &gemm->table[slot_of(&key)], *choice;
 
     if (!sp_call_allowed(p))
@@ -291,7 +293,7 @@ static struct sp_choice *choose(const struct sp_backend *k, const struct sp_prod
     choice->key = key;
     choice->next = *slot;
     *slot = choice;
-    if (sp_call_create(p, &choice->call))
+    if (sp_call_create(p, gemm->fast, &choice->call))
         ask_heuristics(gemm, choice);
     if (gemm->tune && choice->n > 0)
         decide(gemm, choice, p);
@@ -318,6 +320,11 @@ bool sp_gemm_product(const struct sp_backend *k, const struct sp_product *p)
     struct sp_choice *choice = choose(k, p);
 
     return choice && run_choice(k, choice, p);
+}
+
+bool sp_gemm_has(const struct sp_backend *k, const struct sp_product *p)
+{
+    return choose(k, p) != NULL;
 }
 
 bool sp_gemm_fuses(const struct sp_backend *k, const struct sp_product *fused,

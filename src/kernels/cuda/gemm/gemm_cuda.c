@@ -83,7 +83,7 @@ static struct sp_kept *open_cache(int device)
 struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda)
 {
     struct sp_cuda_gemm *gemm = calloc(1, sizeof *gemm);
-    const char *tune = getenv("SP_CUDA_TUNE");
+    const char *tune = getenv("SP_CUDA_TUNE"), *fast = getenv("SP_CUDA_FAST");
     cublasStatus_t status;
     cudaError_t err;
     size_t held;
@@ -95,6 +95,7 @@ struct sp_cuda_gemm *sp_cuda_gemm_create(struct sp_cuda *cuda)
     }
     gemm->stream = cuda->stream;
     gemm->tune = !tune || strcmp(tune, "0") != 0;
+    gemm->fast = fast && strcmp(fast, "1") == 0;
     held = sp_cuda_gemm_bytes(cuda->device);
     gemm->workspace_bytes = held - SP_GEMM_VECTOR_BYTES;
     status = cublasLtCreate(&gemm->lt);

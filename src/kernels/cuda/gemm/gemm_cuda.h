@@ -7,6 +7,7 @@
 #define SP_GEMM_CUDA_H
 
 #include "kernels/cuda/device/device.h"
+#include "kernels/fp8.h"
 
 /* The operation on a sum x before it is rounded and stored in D. */
 enum sp_epilogue {
@@ -22,12 +23,17 @@ enum sp_epilogue {
  * Row-major D(m,n) = epilogue(alpha op(A) op(B) + beta C), op(A) m x k, op(B) k x n, all three > 0.
  * C has the layout of D and may be D; beta 0 never reads it. D overlaps nothing else.
  * Gelu is its tanh form. vector and aux, a dense (m,n), are of type `out`.
+ *
+ * In fp8 A and B are codes, A in `format` and B in E4M3, and stand for so many times their numbers as
+ * the two scales in the device's memory say; op(A) is A, op(B) the transpose of B.
  */
 struct sp_product {
     bool trans_a, trans_b;
     int m, n, k;
     float alpha, beta;
     enum sp_dtype in, out; /* of A and B, of C and D */
+    enum sp_fp8_format format;
+    const float *scale_a, *scale_b;
     const void *A, *B, *C;
     void *D;
     int lda, ldb, ldd;
@@ -42,6 +48,9 @@ extern "C" {
 /* Queues the product; false, D undefined, if the device has no algorithm. One is chosen when
  * shape, types and alignments are new. */
 bool sp_gemm_product(const struct sp_backend *k, const struct sp_product *p);
+
+/* True if the device has an algorithm for the product, whose D may be overwritten unless it is C. */
+bool sp_gemm_has(const struct sp_backend *k, const struct sp_product *p);
 
 /*
  * True if `fused` is better than `plain` followed by `rest`: it exists and was measured to be no
@@ -76,6 +85,7 @@ struct sp_cuda_gemm {
     unsigned char *workspace;
     size_t workspace_bytes;
     bool tune, warm;      /* warm: products have run for a while before any was measured */
+    bool fast;            /* fp8 products may add up less exactly */
     struct sp_kept *kept; /* earlier choices, of other workers too; NULL: none are kept */
     cudaEvent_t start, end;
     struct sp_choice *table[SP_GEMM_SLOTS];
@@ -83,8 +93,8 @@ struct sp_cuda_gemm {
 
 /* True if cuBLASLt's rules allow the epilogue for these addresses and sizes. */
 bool sp_call_allowed(const struct sp_product *p);
-/* False if cuBLASLt does not know one of its attributes. */
-bool sp_call_create(const struct sp_product *p, struct sp_call *call);
+/* False if cuBLASLt does not know one of its attributes. `fast`: as struct sp_cuda_gemm has it. */
+bool sp_call_create(const struct sp_product *p, bool fast, struct sp_call *call);
 void sp_call_destroy(struct sp_call *call);
 cublasStatus_t sp_call_run(struct sp_cuda_gemm *gemm, const struct sp_call *call,
                            const struct sp_product *p, const cublasLtMatmulAlgo_t *algo);

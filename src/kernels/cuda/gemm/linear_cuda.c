@@ -6,8 +6,10 @@
  *
  * Backward: dx = dy w, du = act'(u) o (dy w), dw += dy^T x, dbias += column sums of dy.
  *
- * If cuBLASLt has no such epilogue, or is slower with it, the same is done in two steps.
+ * If cuBLASLt has no such epilogue, or is slower with it, the same is done in two steps. In fp8 the
+ * operands are rounded before (fp8_cuda.h); bias, residual and sums of dy are not.
  */
+#include "kernels/cuda/gemm/fp8_cuda.h"
 #include "kernels/cuda/gemm/gemm_cuda.h"
 #include "kernels/cuda/pointwise/epilogues.h"
 #include "kernels/cuda/pointwise/sums.h"
@@ -16,6 +18,14 @@ static struct sp_product product(const struct sp_backend *k, int m, int n, int k
 {
     return (struct sp_product){
         .m = m, .n = n, .k = kk, .alpha = 1, .in = k->dtype, .out = k->dtype};
+}
+
+/* The product in the backend's type of products; A is in `format`. */
+static void round_operands(const struct sp_backend *k, enum sp_fp8_format format,
+                           struct sp_product *p)
+{
+    if (k->products == SP_FP8)
+        sp_fp8_product(k, format, p);
 }
 
 /* ---- forward ---- */
@@ -73,6 +83,7 @@ static void linear(const struct sp_backend *k, const struct sp_linear *l, const 
 {
     struct sp_product p = forward(k, l, x, y);
 
+    round_operands(k, SP_E4M3, &p);
     p.vector = aligned(k, l->out, l->bias);
     add_up(k, &p);
 }
@@ -84,6 +95,7 @@ static void linear_add(const struct sp_backend *k, const struct sp_linear *l, co
 
     p.beta = 1;
     p.C = residual;
+    round_operands(k, SP_E4M3, &p);
     p.vector = aligned(k, l->out, l->bias);
     add_up(k, &p);
 }
@@ -108,11 +120,13 @@ static void act(void *arg)
 static void linear_act(const struct sp_backend *k, const struct sp_linear *l,
                        enum sp_activation kind, const void *x, void *u, void *g)
 {
-    struct sp_product plain = forward(k, l, x, u), fused = plain;
+    struct sp_product plain = forward(k, l, x, u), fused;
     struct act_call rest = {k, kind, (size_t)l->T * (size_t)l->out, u, g};
 
-    plain.vector = fused.vector = aligned(k, l->out, l->bias);
+    round_operands(k, SP_E4M3, &plain);
+    plain.vector = aligned(k, l->out, l->bias);
     plain.epilogue = l->bias ? SP_EPI_BIAS : SP_EPI_NONE;
+    fused = plain;
     fused.epilogue = l->bias ? SP_EPI_GELU_BIAS : SP_EPI_GELU;
     fused.D = g;
     fused.aux = u;
@@ -146,6 +160,7 @@ static void linear_dx(const struct sp_backend *k, const struct sp_linear *l, con
     struct sp_product p = backward(k, l, dy, dx);
 
     p.beta = accumulate ? 1 : 0;
+    round_operands(k, SP_E5M2, &p);
     sp_gemm_must(k, &p);
 }
 
@@ -159,9 +174,11 @@ static void act_bwd(void *arg)
 static void linear_dx_act(const struct sp_backend *k, const struct sp_linear *l,
                           enum sp_activation kind, const void *dy, const void *u, void *du)
 {
-    struct sp_product plain = backward(k, l, dy, du), fused = plain;
+    struct sp_product plain = backward(k, l, dy, du), fused;
     struct act_call rest = {k, kind, (size_t)l->T * (size_t)l->in, u, du};
 
+    round_operands(k, SP_E5M2, &plain);
+    fused = plain;
     fused.epilogue = SP_EPI_DGELU;
     fused.aux = (void *)u;
     if (k->dtype == SP_BF16 && kind == SP_GELU_TANH &&
@@ -219,7 +236,9 @@ static void linear_dw(const struct sp_backend *k, const struct sp_linear *l, con
     p.C = p.D = dw;
     p.ldd = l->in;
     p.out = SP_F32;
-    if (dbias && dw_with_sums(k, &p, call))
+    round_operands(k, SP_E5M2, &p);
+    /* the sums of an epilogue would be those of rounded numbers */
+    if (dbias && k->products != SP_FP8 && dw_with_sums(k, &p, call))
         return;
     sp_gemm_must(k, &p);
     if (dbias)
