@@ -428,7 +428,7 @@ grep -q 'A step of 64 micro-batches instead of 512' "$work/long.html" || fail "a
 
 refused "--schedule: 76 bytes of a name and its options, at most 63" plan --model gpt-tiny $one \
     --schedule "interleaved:group=$(printf '0%.0s' {1..57})2"
-refused "cannot write /nonexistent/x" plan --model gpt-tiny $one --output /nonexistent/x
+refused "cannot write $work/none/x" plan --model gpt-tiny $one --output "$work/none/x"
 
 refused "which model" plan
 refused "has 512 positions" plan --model gpt-tiny
