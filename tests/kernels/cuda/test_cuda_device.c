@@ -164,7 +164,7 @@ TEST(workspace)
 
 /* ---- sp_cuda_create ---- */
 
-static char filled[17];
+static char filled[8 * SP_DTYPES + 1]; /* a letter for each part of each table */
 static int gemm_error, gemms;
 
 static void fill_part(struct sp_backend *k, char part)
