@@ -253,6 +253,7 @@ refused "leave --reserve out" plan --model gpt-tiny --seq 64 --reserve 10 --memo
 # Ctrl-C ends the search with what it has.
 python3 - "$STARPIPE" << 'END' || fail "plan does not end on SIGINT"
 import json, signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background ignores it, and so would plan
 run = subprocess.Popen([sys.argv[1], "plan", "--model", "llama3-405b", "--seq", "4096", "--micro-batches", "2048", "--nodes", "128", "--json"],
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 time.sleep(3)
