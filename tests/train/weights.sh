@@ -158,7 +158,7 @@ quiet "resumed again" starpipe train $on --resume "$work/more" --steps 4 --stage
 agree "resumed from shards" near --part "$work/last.jsonl" "$work/whole.jsonl" 0
 cmp "$work/more/model.safetensors" "$work/whole/model.safetensors" ||
     fail "resumed from shards: other weights"
-[ "$(links "$work/more")" = "config.json=4/config.json golden.json=4/golden.json model.safetensors=4/model.safetensors " ] ||
+[ "$(links "$work/more")" = "config.json=4/config.json fp8.json=4/fp8.json golden.json=4/golden.json model.safetensors=4/model.safetensors " ] ||
     fail "other links are left: $(links "$work/more")"
 
 # Links that cannot all be replaced: what is there is no model, rather than one of two steps.
