@@ -195,7 +195,7 @@ struct sp_layout sp_layout_of_args(const struct sp_layout_args *a, int layers);
                   .help = "activations computed again in the backward (default: none, or what "    \
                           "train's schedule wants); LIST: norms,activation is selective, "         \
                           "norms,activation,qkv,mlp no-attention; auto: train and show choose, "   \
-                          "for --memory-limit"),                                                       \
+                          "for --memory-limit"),                                                   \
         SP_OPTION("offload", STRING, (a).offload, .topic = SP_TOPIC_MEMORY, .role = SP_ROLE_WAY,   \
                   .arg = SP_OFFLOAD_MODES, .help = "activations moved out of the device"),         \
         SP_OPTION("offload-keys", CHOICE, (a).offload_keys, .topic = SP_TOPIC_MEMORY,              \
